@@ -1,0 +1,1 @@
+"""The names of doteval's published documentation, so that files written for it run unchanged."""

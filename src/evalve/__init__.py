@@ -1,0 +1,1 @@
+"""evalve runs LLM and agent evaluations in parallel, records every sample, and resumes after a crash."""

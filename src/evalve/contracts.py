@@ -1,0 +1,225 @@
+"""Where the rooms meet: the protocols that they fulfil for each other, and the context of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from evalve.options import Options, Threshold
+from evalve.records import Record, Sample, Score, Status
+
+Task = Callable[[], Awaitable[Any]]
+"""A turn on a slot: a strategy awaits it once. It never raises."""
+
+
+class Strategy(Protocol):
+    """Decides how many tasks are in flight. What it yields is what the tasks returned."""
+
+    def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callable[[Any], None] | None = None
+    ) -> AsyncIterator[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSpec:
+    """What identifies an evaluation inside an experiment, and what it was made of."""
+
+    experiment: str
+    key: str
+    """File, function and variant: `evals/eval_math.py::eval_math[gpt]`. Unique within an experiment."""
+    name: str
+    """What people see: `eval_math[gpt]`."""
+    columns: tuple[str, ...] = ()
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    """Source text by part: the function, its helpers, its constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationInfo:
+    """A stored evaluation with its tallies."""
+
+    id: int
+    spec: EvaluationSpec
+    total: int | None
+    """How many samples (times repeats) it has; `None` while the dataset has not been read to its end."""
+    done: int
+    failed: int
+    first_started_at: str | None
+    last_ended_at: str | None
+    wall_s: float
+    """Sum over its runs of first start to last record: the time a person waited."""
+    working_s: float
+    metrics: Sequence[Mapping[str, Any]] = ()
+    """The last computed value of every metric, for those whose function is not at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentInfo:
+    """A stored experiment."""
+
+    name: str
+    created_at: str
+    updated_at: str
+    evaluations: int
+    done: int
+    failed: int
+    total: int | None
+    running: str | None
+    """Who holds it now, in words, or `None`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One run of one evaluation: what it was asked, with what, and what it took."""
+
+    id: str
+    evaluation_id: int
+    started_at: str
+    ended_at: str | None
+    status: str
+    """running, complete, interrupted or broken."""
+    options: Mapping[str, Any]
+    versions: Mapping[str, str]
+    git_commit: str | None
+    fingerprint: Mapping[str, Any]
+    """`function`, `dataset` and `rows`."""
+    report: Mapping[str, Any]
+    """wall_s, cpu_s, peak_memory_bytes, peak_in_flight, strategy and its decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store has of one (sample, repeat)."""
+
+    status: Status
+    index: int
+    working_s: float
+
+
+@dataclass(slots=True)
+class RecordDraft:
+    """A record as the runner hands it to the store: texts that are already JSON stay so."""
+
+    evaluation_id: int
+    sample: Sample
+    repeat: int
+    status: Status
+    scores_json: str
+    failure_json: str | None
+    prompt_json: str | None
+    response_json: str | None
+    started_at: str
+    wall_s: float
+    working_s: float
+    tries: int
+    history_json: str | None
+    run_id: str
+
+
+class Store(Protocol):
+    """Where records live. Reads are direct; `add` is grouped and tells when it is committed."""
+
+    url: str
+
+    # running
+    def open_evaluation(self, spec: EvaluationSpec) -> int: ...
+    def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]: ...
+    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None: ...
+    def add(self, draft: RecordDraft, committed: Callable[[BaseException | None], None]) -> None: ...
+    def begin_run(self, run: RunInfo) -> None: ...
+    def end_run(self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]]) -> None: ...
+    def forget(self, experiment: str, key: str) -> None: ...
+    def lock(self, experiment: str, *, holder: str) -> Lock: ...
+
+    # reading
+    def experiments(self) -> list[ExperimentInfo]: ...
+    def evaluations(self, experiment: str) -> list[EvaluationInfo]: ...
+    def runs(self, evaluation_id: int) -> list[RunInfo]: ...
+    def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
+    def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]: ...
+    def counts(self, evaluation_id: int) -> tuple[int, int]: ...
+
+    # keeping house
+    def rename(self, old: str, new: str) -> None: ...
+    def delete(self, experiment: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """Held on one experiment until released or until its process is dead."""
+
+    def release(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """The live numbers of a running evaluation; the runner counts, whoever shows them reads."""
+
+    experiment: str
+    evaluation: str
+    started_s: float
+    """`time.monotonic()` at the start."""
+    total: int | None = None
+    """Attempts in all, those done before included; `None` while unknown."""
+    skipped: int = 0
+    """Done in an earlier run."""
+    done: int = 0
+    failed: int = 0
+    in_flight: int = 0
+    peak_in_flight: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Why attempts wait now, by reason, as in `{"retry": 3}`."""
+    stopping: bool = False
+    limit: int | None = None
+    """How many may be in flight, where the strategy says."""
+    notes: list[str] = field(default_factory=list)
+    """Things to tell the person once: a blocked loop, a take-over of a lock."""
+
+
+class Progress(Protocol):
+    """Shows tallies while evaluations run."""
+
+    def started(self, tally: Tally) -> None: ...
+    def note(self, text: str) -> None: ...
+    def finished(self, tally: Tally) -> None: ...
+
+
+class Rows(Protocol):
+    """A dataset as the runner reads it: samples with ids, a few at a time."""
+
+    def size(self) -> int | None: ...
+    async def next(self, at_most: int) -> list[Sample]: ...
+    async def close(self) -> None: ...
+    def fingerprint(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleContext:
+    """What code called by a sample may know about it."""
+
+    experiment: str
+    evaluation: str
+    sample_id: str
+    repeat: int
+    try_number: int
+
+
+SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """An evaluation with everything bound: what the runner needs to run it once."""
+
+    spec: EvaluationSpec
+    call: Callable[..., Any]
+    """Takes the columns as keyword arguments; fixtures are already bound."""
+    is_async: bool
+    rows: Callable[[], Rows]
+    """Opens the dataset; called once per run."""
+    options: Options
+    strategy: Strategy | None = None
+    retries: Any = None
+    require: tuple[Threshold, ...] = ()

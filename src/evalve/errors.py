@@ -1,0 +1,65 @@
+"""Every error that evalve raises on purpose.
+
+EvalveError
+├── DeclarationError      an evaluation or dataset is written wrongly: names file and line
+├── OptionError           an option from the command line, environment or YAML has a bad value
+├── DatasetError          rows cannot be read, or lack what the evaluation needs
+├── ResultError           an evaluation function returned something that is not a score
+├── SampleTimeout         a sample ran longer than its `timeout_s`
+├── StrategyError         a concurrency strategy broke its contract
+├── StorageError          the store cannot be opened, read or written
+│   ├── NotFound          no experiment of that name
+│   └── Locked            another run holds the experiment
+├── ExperimentChanged     the stored experiment was made by another function
+└── Interrupted           the person stopped the run; what was done is saved
+"""
+
+from __future__ import annotations
+
+
+class EvalveError(Exception):
+    """Base of everything below; its message says what happened, to which thing, and what to do."""
+
+
+class DeclarationError(EvalveError):
+    """An evaluation or dataset is written wrongly."""
+
+
+class OptionError(EvalveError):
+    """An option has a value that it cannot have."""
+
+
+class DatasetError(EvalveError):
+    """Rows cannot be read, or lack what the evaluation needs."""
+
+
+class ResultError(EvalveError):
+    """An evaluation function returned something that is not a score."""
+
+
+class SampleTimeout(EvalveError):
+    """A sample ran longer than its `timeout_s`."""
+
+
+class StrategyError(EvalveError):
+    """A concurrency strategy broke its contract."""
+
+
+class StorageError(EvalveError):
+    """The store cannot be opened, read or written."""
+
+
+class NotFound(StorageError):
+    """No experiment of that name."""
+
+
+class Locked(StorageError):
+    """Another run holds the experiment."""
+
+
+class ExperimentChanged(EvalveError):
+    """The stored experiment was made by another function."""
+
+
+class Interrupted(EvalveError):
+    """The person stopped the run; what was done is saved."""

@@ -1,0 +1,85 @@
+"""JSON text of any Python value: what JSON cannot hold is written as text, and nothing ever raises."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping, Set
+from typing import Any
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON with sorted keys, equal for equal content in every process."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return _encode(_plain(value, depth=0))
+
+
+def from_json(text: str) -> Any:
+    return json.loads(text)
+
+
+def as_plain(value: Any) -> Any:
+    """The value as it will come back from the store."""
+    return from_json(to_json(value))
+
+
+def _foreign(value: Any) -> Any:
+    """What to write for a value that JSON has no form for."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set):
+        return sorted(value, key=repr)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    for method in ("model_dump", "isoformat", "tolist", "_asdict"):  # pydantic, dates, numpy, named tuples
+        converter = getattr(value, method, None)
+        if callable(converter) and not isinstance(value, type):
+            return converter()
+    return as_text(value)
+
+
+def as_text(value: Any) -> str:
+    """The value's repr without memory addresses, so that it is the same in the next process."""
+    try:
+        return _ADDRESS.sub("", repr(value))
+    except Exception as error:  # a broken __repr__ of a user's class must not lose the record
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+
+
+_encode = json.JSONEncoder(
+    ensure_ascii=True, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_foreign
+).encode
+
+
+def _plain(value: Any, *, depth: int) -> Any:
+    """A copy that JSON accepts: string keys, no NaN, no cycles; deeper than 50 levels becomes text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth > 50:
+        return "…"
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, depth=depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth=depth + 1) for item in value]
+    try:
+        converted = _foreign(value)
+    except Exception:  # a user's own converter failed: fall back to text
+        return as_text(value)
+    if converted is value or isinstance(converted, str):
+        return converted if isinstance(converted, str) else as_text(value)
+    return _plain(converted, depth=depth + 1)
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else as_text(key)

@@ -1,0 +1,305 @@
+"""Every option of a run, declared once: its name, its aliases, how its text is read.
+
+The command line, the environment (`EVALVE_…`), `evalve.yaml` and the decorator each fill an
+`Options`; `merged` lays them over each other, the earlier over the later.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from evalve.errors import OptionError
+
+MaxConcurrency = int | Literal["auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A gate: `name` is a metric, an evaluator or `evaluator.metric`; its value must reach `minimum`."""
+
+    name: str
+    minimum: float
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.minimum:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How many failed samples an evaluation may have: a number of them, or a share of all."""
+
+    count: int | None = None
+    share: float | None = None
+
+    def allows(self, failed: int, total: int) -> bool:
+        if self.share is not None:
+            return failed <= self.share * total
+        return failed <= (self.count or 0)
+
+    def __str__(self) -> str:
+        return f"{self.share * 100:g}%" if self.share is not None else str(self.count or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`None` means: not said here."""
+
+    experiment: str | None = None
+    samples: int | None = None
+    max_concurrency: MaxConcurrency | None = None
+    throttle_s: float | None = None
+    timeout_s: float | None = None
+    repeat: int | None = None
+    order: Literal["auto", "dataset"] | None = None
+    fail_under: tuple[Threshold, ...] | None = None
+    allow_failures: Tolerance | None = None
+    fresh: bool | None = None
+    accept_changes: bool | None = None
+    storage: str | None = None
+    progress: Literal["auto", "plain", "off"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How one field of `Options` is named and read outside Python."""
+
+    field: str
+    name: str
+    parse: Callable[[str], Any]
+    help: str
+    metavar: str | None = None
+    aliases: tuple[str, ...] = ()
+    many: bool = False
+    """Given several times, each adds to a tuple."""
+
+    @property
+    def is_switch(self) -> bool:
+        return self.metavar is None
+
+    @property
+    def env(self) -> str:
+        return "EVALVE_" + self.name.upper().replace("-", "_")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names that YAML and Python keyword arguments use."""
+        return tuple(dict.fromkeys([self.field, *(n.replace("-", "_") for n in (self.name, *self.aliases))]))
+
+
+def _whole(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d+", text.strip()) or int(text) < minimum:
+            raise ValueError(f"needs a whole number, {minimum} or more")
+        return int(text)
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValueError("needs a number of seconds, 0 or more")
+    return value
+
+
+def _timeout(text: str) -> float:
+    value = _seconds(text)
+    if value == 0:
+        raise ValueError("needs a number of seconds above 0")
+    return value
+
+
+def _max_concurrency(text: str) -> MaxConcurrency:
+    if text.strip() == "auto":
+        return "auto"
+    try:
+        return _whole(1)(text)
+    except ValueError:
+        raise ValueError("needs a whole number, 1 or more, or `auto`") from None
+
+
+def _threshold(text: str) -> Threshold:
+    name, equals, value = text.rpartition("=")
+    try:
+        return Threshold(name.strip(), float(value)) if equals and name.strip() else _no_threshold()
+    except ValueError:
+        return _no_threshold()
+
+
+def _no_threshold() -> Threshold:
+    raise ValueError("needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9")
+
+
+def _tolerance(text: str) -> Tolerance:
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip()):
+        return Tolerance(share=float(match[1]) / 100)
+    if re.fullmatch(r"\d+", text.strip()):
+        return Tolerance(count=int(text))
+    raise ValueError("needs a number of samples, as in 3, or a share of them, as in 5%")
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip() not in words:
+            raise ValueError(f"needs one of: {', '.join(words)}")
+        return text.strip()
+
+    return parse
+
+
+def _switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("needs true or false")
+
+
+def _name(text: str) -> str:
+    if not text.strip() or text.strip() == "latest":
+        raise ValueError("needs a name that is not empty and not `latest`")
+    return text.strip()
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("experiment", "experiment", _name, "record under NAME; the same name resumes", "NAME"),
+    Option("samples", "samples", _whole(0), "evaluate N samples in total", "N", ("limit",)),
+    Option(
+        "max_concurrency",
+        "max-concurrency",
+        _max_concurrency,
+        "how many samples at once: a number, or auto to let evalve find out",
+        "N|auto",
+        ("concurrency", "concurrent"),
+    ),
+    Option("throttle_s", "throttle", _seconds, "at least SECONDS between two starts", "SECONDS"),
+    Option("timeout_s", "timeout", _timeout, "a sample that runs longer than SECONDS fails", "SECONDS"),
+    Option("repeat", "repeat", _whole(1), "evaluate each sample K times", "K"),
+    Option(
+        "order",
+        "order",
+        _choice("auto", "dataset"),
+        "auto: start the samples that took longest last time first",
+        "auto|dataset",
+    ),
+    Option(
+        "fail_under",
+        "fail-under",
+        _threshold,
+        "fail where NAME (a metric, an evaluator or evaluator.metric) is below VALUE; repeatable",
+        "NAME=VALUE",
+        many=True,
+    ),
+    Option(
+        "allow_failures",
+        "allow-failures",
+        _tolerance,
+        "pass although up to N samples, or a share as in 5%%, failed",
+        "N|P%",
+    ),
+    Option("fresh", "fresh", _switch, "start the experiment over: forget what it has recorded"),
+    Option("accept_changes", "accept-changes", _switch, "resume although the evaluation has changed"),
+    Option("storage", "storage", str, "where records go: a path or URL (default .evalve/evalve.db)", "URL"),
+    Option(
+        "progress",
+        "progress",
+        _choice("auto", "plain", "off"),
+        "how progress is shown",
+        "auto|plain|off",
+    ),
+)
+
+_BY_KEY = {key: option for option in OPTIONS for key in option.keys}
+
+
+def parse_text(option: Option, text: str, *, said_by: str) -> Any:
+    """The option's value from text; `said_by` names the flag, variable or file in the error."""
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise OptionError(f"{said_by}: {error}; got {text!r}") from None
+
+
+def from_environment(environ: Mapping[str, str]) -> Options:
+    said: dict[str, Any] = {}
+    for option in OPTIONS:
+        text = environ.get(option.env)
+        if text is None or text == "":
+            continue
+        if option.many:
+            parts = [part for part in re.split(r"[,\s]+", text) if part]
+            said[option.field] = tuple(parse_text(option, part, said_by=option.env) for part in parts)
+        else:
+            said[option.field] = parse_text(option, text, said_by=option.env)
+    return Options(**said)
+
+
+def from_mapping(values: Mapping[str, Any], *, said_by: str) -> Options:
+    """Options from YAML or keyword arguments; an unknown key is an error that suggests a known one."""
+    said: dict[str, Any] = {}
+    for key, value in values.items():
+        option = _BY_KEY.get(key)
+        if option is None:
+            raise OptionError(f"{said_by}: unknown option {key!r}{suggestion(key, _BY_KEY)}")
+        if value is None:
+            continue
+        if option.field in said:
+            raise OptionError(f"{said_by}: {option.field} is given twice, the second time as {key!r}")
+        said[option.field] = _from_value(option, value, said_by=f"{said_by}: {key}")
+    return Options(**said)
+
+
+def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
+    if option.many:
+        if isinstance(value, Mapping):
+            value = [f"{name}={number}" for name, number in value.items()]
+        items: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+        return tuple(_from_value(replace(option, many=False), item, said_by=said_by) for item in items)
+    if isinstance(value, Threshold | Tolerance):
+        return value
+    if isinstance(value, bool) and not option.is_switch:
+        raise OptionError(f"{said_by}: got {value!r}, where {option.metavar} is needed")
+    return parse_text(option, str(value), said_by=said_by)
+
+
+def option_for(key: str) -> Option | None:
+    return _BY_KEY.get(key)
+
+
+def merged(*layers: Options) -> Options:
+    """The first layer that says something wins, field by field."""
+    result = layers[0]
+    for layer in layers[1:]:
+        missing = {
+            f.name: getattr(layer, f.name)
+            for f in fields(Options)
+            if getattr(result, f.name) is None and getattr(layer, f.name) is not None
+        }
+        result = replace(result, **missing)
+    return result
+
+
+def said(options: Options) -> dict[str, Any]:
+    """What was said, as plain values: for the record of a run."""
+    plain: dict[str, Any] = {}
+    for f in fields(Options):
+        value = getattr(options, f.name)
+        if isinstance(value, tuple):
+            plain[f.name] = [str(item) for item in value]
+        elif value is not None:
+            plain[f.name] = str(value) if isinstance(value, Tolerance) else value
+    return plain
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing where no known word is near."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,131 @@
+"""What evalve knows about a sample: the values that travel between its rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["done", "failed"]
+
+
+class Score:
+    """A named value from an evaluator; `metadata` is the caller's to fill."""
+
+    __slots__ = ("metadata", "metrics", "name", "value")
+
+    def __init__(
+        self,
+        name: str,
+        value: Any,
+        metrics: Any = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.metrics = metrics
+        self.metadata: dict[str, Any] = dict(metadata) if metadata else {}
+
+    def __repr__(self) -> str:
+        return f"Score({self.name!r}, {self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Score):
+            return NotImplemented
+        return (self.name, self.value, self.metadata) == (other.name, other.value, other.metadata)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+
+class Result:
+    """What an evaluation function may return: scores, and optionally the prompt and the response."""
+
+    __slots__ = ("prompt", "response", "scores")
+
+    def __init__(
+        self,
+        *scores: Any,
+        prompt: Any = None,
+        response: Any = None,
+        model_response: Any = None,
+        **named: Any,
+    ) -> None:
+        # `scores=` arrives in `named`, because the positional ones already have that name
+        more = named.pop("scores", None)
+        if named:
+            raise TypeError(f"Result() got unexpected keyword arguments: {', '.join(sorted(named))}")
+        self.scores: list[Any] = [*scores]
+        if isinstance(more, Mapping) or (more is not None and not isinstance(more, Iterable)):
+            self.scores.append(more)
+        elif more is not None:
+            self.scores.extend(more)
+        self.prompt = prompt
+        self.response = response if response is not None else model_response
+
+    def __repr__(self) -> str:
+        scores = ", ".join(map(repr, self.scores))
+        return f"Result({scores}, prompt={self.prompt!r}, response={self.response!r})"
+
+
+@dataclass(slots=True)
+class Sample:
+    """One row of a dataset. Not frozen: one is made per row, and frozen ones cost three times as much."""
+
+    id: str
+    index: int
+    values: dict[str, Any]
+    """The columns that the function takes, by name."""
+    row_json: str
+    """The whole row, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a sample broke. A failure is never a zero."""
+
+    kind: str
+    """The exception's class name."""
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One call of the evaluation function for an attempt."""
+
+    started_at: str
+    wall_s: float
+    error: str | None = None
+    run: str | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """What is stored of one sample and repeat. Not frozen for the same reason as `Sample`."""
+
+    experiment: str
+    evaluation: str
+    sample_id: str
+    index: int
+    repeat: int
+    status: Status
+    scores: list[Score]
+    failure: Failure | None
+    prompt: Any
+    response: Any
+    row: Any
+    started_at: str
+    wall_s: float
+    """From the first start to the end, waiting included."""
+    working_s: float
+    """The time that the function ran, waiting between tries excluded."""
+    tries: int
+    history: list[Try] = field(default_factory=list)
+    """Every try, those of earlier runs included; empty where the one try succeeded."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "done"
