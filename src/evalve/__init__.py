@@ -1,1 +1,46 @@
 """evalve runs LLM and agent evaluations in parallel, records every sample, and resumes after a crash."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalve.declare.foreach import ForEach as ForEach
+    from evalve.declare.foreach import foreach as foreach
+    from evalve.declare.foreach import require as require
+    from evalve.evaluators import evaluator as evaluator
+    from evalve.metrics import metric as metric
+    from evalve.records import Result as Result
+    from evalve.records import Score as Score
+    from evalve.wiring import run as run
+
+_HOMES = {
+    "ForEach": "evalve.declare.foreach",
+    "Result": "evalve.records",
+    "Score": "evalve.records",
+    "evaluator": "evalve.evaluators",
+    "foreach": "evalve.declare.foreach",
+    "metric": "evalve.metrics",
+    "require": "evalve.declare.foreach",
+    "run": "evalve.wiring",
+}
+_MODULES = ("concurrency", "errors", "evaluators", "metrics", "storage", "testing")
+
+__version__ = "0.1.0"
+__all__ = ["ForEach", "Result", "Score", "evaluator", "foreach", "metric", "require", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that importing evalve costs next to nothing."""
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"evalve.{name}")
+    raise AttributeError(f"module 'evalve' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_MODULES])

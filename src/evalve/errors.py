@@ -10,7 +10,9 @@ EvalveError
 ├── StorageError          the store cannot be opened, read or written
 │   ├── NotFound          no experiment of that name
 │   └── Locked            another run holds the experiment
-├── ExperimentChanged     the stored experiment was made by another function
+└── ExperimentChanged     the stored experiment was made by another function
+
+KeyboardInterrupt
 └── Interrupted           the person stopped the run; what was done is saved
 """
 
@@ -61,5 +63,5 @@ class ExperimentChanged(EvalveError):
     """The stored experiment was made by another function."""
 
 
-class Interrupted(EvalveError):
-    """The person stopped the run; what was done is saved."""
+class Interrupted(KeyboardInterrupt):
+    """The person stopped the run; what was done is saved. Passes `except Exception`, as Ctrl-C does."""

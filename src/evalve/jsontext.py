@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -23,6 +24,11 @@ def to_json(value: Any) -> str:
 
 def from_json(text: str) -> Any:
     return json.loads(text)
+
+
+def digest(value: Any) -> str:
+    """A short name for the content of a value."""
+    return hashlib.sha256(to_json(value).encode()).hexdigest()[:16]
 
 
 def as_plain(value: Any) -> Any:

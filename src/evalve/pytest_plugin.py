@@ -1,1 +1,235 @@
-"""The pytest plugin."""
+"""The pytest plugin: options, collection of `eval_*`, and the hooks that hand over to `pytest_session`.
+
+Every pytest run on the machine imports this module, so it imports next to nothing, and what runs
+evaluations is imported when the first one has been collected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import inspect
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evalve.errors import OptionError
+from evalve.options import OPTIONS, Option, Options, parse_text
+
+if TYPE_CHECKING:
+    from evalve.pytest_session import EvalveSession
+
+MARK = "__evalve__"
+SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
+
+
+# -- options
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The names that nobody else can have: `--evalve-…`."""
+    group = parser.getgroup("evalve", "evaluations")
+    for option in OPTIONS:
+        names = [f"--evalve-{name}" for name in (option.name, *option.aliases)]
+        group.addoption(*names, dest=_dest(option), **_attributes(option))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, None, None]:
+    """The short names, as far as no other plugin or conftest.py has them.
+
+    They are added last, so that a plugin that also wants one gets it; until then they are kept from
+    being mistaken for paths.
+    """
+    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in OPTIONS:
+        for name in _short_names(option, _names_taken(parser)):
+            known.add_argument(name, dest=_dest(option), **_attributes(option))
+    _, rest = known.parse_known_args(args)
+    early_config.known_args_namespace = parser.parse_known_args(
+        rest, namespace=copy.copy(early_config.option)
+    )
+    yield
+    taken = _names_taken(parser)
+    group = parser.getgroup("evalve")
+    for option in OPTIONS:
+        if names := _short_names(option, taken):
+            group.addoption(*names, dest=_dest(option), **_attributes(option))
+
+
+def _dest(option: Option) -> str:
+    return f"evalve_{option.field}"
+
+
+def _attributes(option: Option) -> dict[str, Any]:
+    if option.is_switch:
+        return {"action": "store_const", "const": "true", "default": None, "help": option.help}
+    action = "append" if option.many else "store"
+    return {"action": action, "default": None, "metavar": option.metavar, "help": option.help}
+
+
+def _short_names(option: Option, taken: set[str]) -> list[str]:
+    return [f"--{name}" for name in (option.name, *option.aliases) if f"--{name}" not in taken]
+
+
+def _names_taken(parser: pytest.Parser) -> set[str]:
+    return {name for group in _groups(parser) for option in group.options for name in option.names()}
+
+
+def _groups(parser: pytest.Parser) -> Iterator[Any]:
+    yield from parser._groups
+    yield parser._anonymous
+
+
+def said_on_command_line(config: pytest.Config) -> Options:
+    """The options as pytest parsed them; a bad value is a usage error."""
+    said: dict[str, Any] = {}
+    for option in OPTIONS:
+        given = config.getoption(_dest(option), None)
+        if given is None:
+            continue
+        flag = f"--{option.name}"
+        try:
+            said[option.field] = (
+                tuple(parse_text(option, text, said_by=flag) for text in given)
+                if option.many
+                else parse_text(option, given, said_by=flag)
+            )
+        except OptionError as error:
+            raise pytest.UsageError(str(error)) from None
+    return Options(**said)
+
+
+# -- collection
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("python_files", "eval_*.py")
+    config.addinivalue_line("markers", "evalve: an evaluation; added by evalve to select by `-m evalve`")
+    said_on_command_line(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """One item per evaluation and variant. Other functions named `eval_*` are nobody's business."""
+    evaluation = getattr(obj, MARK, None)
+    if evaluation is None or not (name.startswith("eval_") or collector.istestfunction(obj, name)):
+        return None
+    items = list(collector._genfunctions(name, obj))
+    for item in items:
+        item.add_marker("evalve")
+        if evaluation.is_async and collector.config.pluginmanager.has_plugin("asyncio"):
+            _choose_loop(item)
+    if len(items) > 1:
+        evaluation.dataset.keep_rows()
+    return list(items)
+
+
+def _choose_loop(item: pytest.Function) -> None:
+    """Under pytest-asyncio: the loop of its async fixtures, else one loop for the whole session."""
+    if item.get_closest_marker("asyncio") or item.get_closest_marker("anyio"):
+        return
+    scopes = set(_loop_scopes(item))
+    if len(scopes) > 1:
+        raise pytest.Collector.CollectError(
+            f"{item.nodeid}: its async fixtures live on several event loops ({', '.join(sorted(scopes))}); "
+            "give them the same loop_scope"
+        )
+    item.add_marker(pytest.mark.asyncio(loop_scope=scopes.pop() if scopes else "session"))
+
+
+def _loop_scopes(item: pytest.Function) -> Iterator[str]:
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        definition = definitions[-1]
+        function = definition.func
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            own = getattr(function, "_loop_scope", None)
+            yield own or item.config.getini("asyncio_default_fixture_loop_scope") or definition.scope
+
+
+def is_evaluation(item: pytest.Item) -> bool:
+    return hasattr(getattr(item, "function", None), MARK)
+
+
+# -- running
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    items = [item for item in session.items if is_evaluation(item)]
+    if items and not session.config.option.collectonly:
+        _evalve(session.config).begin(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """While an evaluation's item is called, its function is the one that judges, not the direct call."""
+    if not is_evaluation(item) or not isinstance(item, pytest.Function):
+        yield
+        return
+    declared = item.obj
+    item.obj = _evalve(item.config).item_function(item, declared)
+    try:
+        yield
+    finally:
+        item.obj = declared
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Async evaluations that no other plugin runs share one loop for the whole process."""
+    if not is_evaluation(pyfuncitem) or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    if "anyio_backend" in pyfuncitem.funcargs:
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    _evalve(pyfuncitem.config).run_on_loop(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call" and is_evaluation(item):
+        # travels with the report from an xdist worker to the controller
+        report.evalve = _evalve(item.config).told.get(item.nodeid)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    reports = [
+        report
+        for name in ("passed", "failed")
+        for report in terminalreporter.stats.get(name, [])
+        if getattr(report, "evalve", None)
+    ]
+    if reports or SESSION in config.stash:
+        _evalve(config).summarise(terminalreporter, [report.evalve for report in reports])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SESSION in config.stash:
+        config.stash[SESSION].close()
+        del config.stash[SESSION]
+
+
+# -- xdist: the controller names the experiment and holds its lock for all workers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["evalve_experiment"] = _evalve(node.config).lend_to_worker()
+
+
+def _evalve(config: pytest.Config) -> EvalveSession:
+    if SESSION not in config.stash:
+        from evalve.pytest_session import EvalveSession
+
+        config.stash[SESSION] = EvalveSession(config, said_on_command_line(config))
+    return config.stash[SESSION]

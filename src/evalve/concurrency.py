@@ -1,0 +1,316 @@
+"""Strategies: how many samples are in flight, and when the next may start.
+
+A strategy is any object with `execute(tasks, progress_callback)`: an async generator that takes tasks
+from the async iterator `tasks`, awaits each one once, and yields what it returned. evalve's own tasks
+return how the turn ended: "done", "failed", "waiting" (it will come back through `tasks`) or "cancelled".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from evalve.adaptation import Controller
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.contracts import Strategy, Task
+from evalve.errors import OptionError
+from evalve.options import MaxConcurrency
+
+Callback = Callable[[Any], None]
+
+AsyncConcurrencyStrategy = Strategy
+
+
+class Sequential:
+    """One after another."""
+
+    max_concurrency = 1
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        async for task in tasks:
+            yield _told(await task(), progress_callback)
+
+
+class Batch:
+    """`batch_size` at once; the next batch starts when the whole one has ended."""
+
+    def __init__(self, batch_size: int = 10) -> None:
+        self.batch_size: int = _at_least(1, batch_size, "batch_size")
+
+    @property
+    def max_concurrency(self) -> int:
+        return self.batch_size
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        batch: list[Task] = []
+        async for task in tasks:
+            batch.append(task)
+            if len(batch) == self.batch_size:
+                for result in await _together(batch):
+                    yield _told(result, progress_callback)
+                batch = []
+        for result in await _together(batch):
+            yield _told(result, progress_callback)
+
+
+class SlidingWindow:
+    """Up to `max_concurrency` at once; as one ends the next starts, `throttle_s` after the last start."""
+
+    def __init__(
+        self, max_concurrency: int = 10, throttle_s: float = 0.0, *, clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self.max_concurrency = _at_least(1, max_concurrency, "max_concurrency")
+        self.throttle_s = _at_least(0, throttle_s, "throttle_s")
+        self._clock = clock
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        if self.throttle_s:
+            tasks = Spaced(tasks, self.throttle_s, clock=self._clock)
+        async for result in Window(tasks, self.max_concurrency).results():
+            yield _told(result, progress_callback)
+
+
+class Adaptive:
+    """Finds the concurrency by itself, from throughput and failures.
+
+    It grows while more in flight gives more per second and at least `increase_threshold` of the turns
+    succeed, steps back where growth made things slower, and cuts where fewer than `decrease_threshold`
+    succeed. `history` keeps every decision.
+    """
+
+    def __init__(
+        self,
+        initial_concurrency: int = 5,
+        min_concurrency: int = 1,
+        max_concurrency: int = 100,
+        adaptation_interval: float = 2.0,
+        increase_threshold: float = 0.98,
+        decrease_threshold: float = 0.90,
+        *,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        if not 1 <= min_concurrency <= max_concurrency:
+            raise OptionError(
+                f"Adaptive: needs 1 <= min_concurrency <= max_concurrency, "
+                f"got {min_concurrency} and {max_concurrency}"
+            )
+        self.min_concurrency = min_concurrency
+        self.max_concurrency = max_concurrency
+        self._clock = clock
+        self._controller = Controller(
+            limit=min(max(initial_concurrency, min_concurrency), max_concurrency),
+            minimum=min_concurrency,
+            maximum=max_concurrency,
+            interval_s=adaptation_interval,
+            increase_threshold=increase_threshold,
+            decrease_threshold=decrease_threshold,
+        )
+
+    @property
+    def concurrency(self) -> int:
+        """How many may be in flight now."""
+        return self._controller.limit
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self._controller.history
+
+    def with_limit(self, max_concurrency: int) -> Adaptive:
+        """The same strategy under another ceiling, with nothing learnt yet."""
+        limited = copy.copy(self)
+        limited.max_concurrency = max_concurrency
+        limited.min_concurrency = min(self.min_concurrency, max_concurrency)
+        limited._controller = self._controller.anew(minimum=limited.min_concurrency, maximum=max_concurrency)
+        return limited
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        controller = self._controller
+        window = Window(tasks, controller.limit)
+        controller.start(self._clock.now_s())
+        async for result in window.results():
+            controller.observe(succeeded=result not in ("failed", "waiting"), in_flight=window.peak)
+            if controller.adapt(self._clock.now_s()):
+                window.resize(controller.limit)
+            yield _told(result, progress_callback)
+
+
+SequentialStrategy = Sequential
+BatchStrategy = Batch
+SlidingWindowStrategy = SlidingWindow
+AdaptiveStrategy = Adaptive
+
+
+class Window:
+    """Workers on one iterator of tasks, as many as the limit says.
+
+    A larger limit hires at once; under a smaller one, workers leave as their tasks end. There is no
+    semaphore that could be swapped or leak a permit.
+    """
+
+    def __init__(self, tasks: AsyncIterator[Task], limit: int) -> None:
+        self.peak = 0
+        self._tasks = tasks
+        self._limit = limit
+        self._workers: set[asyncio.Task[None]] = set()
+        self._in_flight = 0
+        self._exhausted = False
+        self._results: deque[Any] = deque()
+        self._news = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def resize(self, limit: int) -> None:
+        self._limit = limit
+        self.peak = self._in_flight
+        self._hire()
+
+    async def results(self) -> AsyncIterator[Any]:
+        self._hire()
+        try:
+            while True:
+                while self._results:
+                    yield self._results.popleft()
+                if self._error is not None:
+                    raise self._error
+                if not self._workers:
+                    return
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            for worker in self._workers:
+                worker.cancel()
+            await asyncio.gather(*self._workers, return_exceptions=True)
+
+    def _hire(self) -> None:
+        """One more worker, if there is room; each worker that finds a task calls this again."""
+        if not self._exhausted and len(self._workers) < self._limit:
+            self._workers.add(asyncio.get_running_loop().create_task(self._work()))
+
+    async def _work(self) -> None:
+        try:
+            while len(self._workers) <= self._limit:
+                task = await anext(self._tasks, None)
+                if task is None:
+                    self._exhausted = True
+                    return
+                self._in_flight += 1
+                self.peak = max(self.peak, self._in_flight)
+                if self._in_flight == len(self._workers):
+                    self._hire()
+                try:
+                    self._results.append(await task())
+                finally:
+                    self._in_flight -= 1
+                self._news.set()
+        except Exception as error:
+            self._error = error
+        finally:
+            me = asyncio.current_task()
+            if me is not None:
+                self._workers.discard(me)
+            self._news.set()
+
+
+class Spaced:
+    """Tasks of another iterator, handed out at least `throttle_s` apart."""
+
+    def __init__(self, tasks: AsyncIterator[Task], throttle_s: float, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._tasks = tasks
+        self._throttle_s = throttle_s
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+        self._next_s = float("-inf")
+
+    def __aiter__(self) -> Spaced:
+        return self
+
+    async def __anext__(self) -> Task:
+        async with self._one_at_a_time:
+            task = await anext(self._tasks)
+            wait_s = self._next_s - self._clock.now_s()
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
+            self._next_s = self._clock.now_s() + self._throttle_s
+            return task
+
+
+class Throttled:
+    """Any strategy, with at least `throttle_s` between two starts."""
+
+    def __init__(self, strategy: Strategy, throttle_s: float, *, clock: Clock = LOOP_CLOCK) -> None:
+        self.strategy = strategy
+        self.throttle_s = throttle_s
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.strategy, name)
+
+    def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        return self.strategy.execute(Spaced(tasks, self.throttle_s, clock=self._clock), progress_callback)
+
+
+def choose(
+    declared: Strategy | None,
+    *,
+    is_async: bool,
+    max_concurrency: MaxConcurrency | None = None,
+    throttle_s: float | None = None,
+) -> Strategy:
+    """The strategy of a run: what was declared, bent to what was asked for on this occasion."""
+    strategy = declared if declared is not None else SlidingWindow() if is_async else Sequential()
+    if max_concurrency == "auto":
+        strategy = strategy if isinstance(strategy, Adaptive) else Adaptive()
+    elif max_concurrency is not None:
+        strategy = _limited(strategy, max_concurrency)
+    if throttle_s is None:
+        return strategy
+    if isinstance(strategy, SlidingWindow):
+        return SlidingWindow(strategy.max_concurrency, throttle_s)
+    return Throttled(strategy, throttle_s) if throttle_s else strategy
+
+
+def _limited(strategy: Strategy, max_concurrency: int) -> Strategy:
+    if isinstance(strategy, SlidingWindow):
+        return SlidingWindow(max_concurrency, strategy.throttle_s)
+    if isinstance(strategy, Adaptive):
+        return strategy.with_limit(max_concurrency)
+    if isinstance(strategy, Batch):
+        return Batch(max_concurrency)
+    if isinstance(strategy, Sequential):
+        return SlidingWindow(max_concurrency)
+    if hasattr(strategy, "max_concurrency"):
+        limited = copy.copy(strategy)
+        limited.max_concurrency = max_concurrency
+        return limited
+    raise OptionError(
+        f"max_concurrency={max_concurrency} cannot be applied to {type(strategy).__name__}: "
+        "it has no attribute max_concurrency; give it one, or leave the option out"
+    )
+
+
+def _told(result: Any, progress_callback: Callback | None) -> Any:
+    if progress_callback is not None:
+        progress_callback(result)
+    return result
+
+
+async def _together(batch: list[Task]) -> list[Any]:
+    return list(await asyncio.gather(*(task() for task in batch)))
+
+
+def _at_least(minimum: int, value: Any, name: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
+        raise OptionError(f"{name} must be a number, {minimum} or more; got {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""What a person writes: evaluations, their datasets, and how these become samples."""

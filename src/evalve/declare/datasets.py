@@ -1,0 +1,187 @@
+"""Rows of any kind as samples, pulled lazily; what is wrong with a dataset is said where it is declared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalve.contracts import Rows
+from evalve.declare.ids import SampleIds, Unnamed
+from evalve.declare.pulling import (
+    Kept,
+    Pull,
+    PullDirectly,
+    PullFromCall,
+    PullKept,
+    PullOnLoop,
+    PullOnThread,
+)
+from evalve.declare.rows import DictRows, RowProblem, read_row
+from evalve.declare.sources import (
+    check_rows,
+    consumed,
+    describe,
+    is_exhausted,
+    is_iterable,
+    is_one_shot,
+    iterate,
+    length,
+    recognise,
+)
+from evalve.declare.worker import SourceBroke, Worker
+from evalve.errors import DatasetError, DeclarationError
+from evalve.jsontext import to_json
+from evalve.records import Sample
+
+
+class Dataset:
+    """What an evaluation goes over: a source of rows, and the columns that each must have.
+
+    `where` is the file and line of the declaration; `folder` is where relative paths are also looked for.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        columns: tuple[str, ...],
+        where: str,
+        folder: Path | None = None,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.columns = columns
+        self.where = where
+        self.label = describe(source)
+        self._folder = folder
+        self._now_s = now_s
+        self._kept: Kept | None = None
+        self._keeps_rows = False
+        self._is_opened = False
+        try:
+            self._source = recognise(source, folder)
+            check_rows(self._source, columns)
+        except DatasetError as error:
+            raise DeclarationError(f"{where}: {error}") from error.__cause__
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether the source is an iterator, which can be gone through only once."""
+        return is_one_shot(self._source)
+
+    def keep_rows(self) -> None:
+        """Keep what is pulled from a one-shot source, so that it can be opened again."""
+        self._keeps_rows = True
+
+    def open(self, limit: int | None) -> Rows:
+        """A pass over the first `limit` rows."""
+        return SampleRows(self, self._open_pull(), limit)
+
+    def _open_pull(self) -> Pull:
+        if not self.is_one_shot:
+            return self._pull(self._source)
+        if self._kept is None:
+            if self._is_opened or is_exhausted(self._source):
+                raise DatasetError(f"{self.where}: {consumed(self._source)}")
+            self._is_opened = True
+            pull = self._pull(self._source)
+            if not self._keeps_rows:
+                return pull
+            self._kept = Kept(pull)
+        return PullKept(self._kept)
+
+    def _pull(self, source: Any) -> Pull:
+        if isinstance(source, list | tuple):
+            return PullDirectly(source, len(source))
+        if isinstance(source, Mapping):
+            return PullDirectly(rows := DictRows(source, self.columns), len(rows))
+        worker = Worker(f"evalve {self.label}")
+        if is_iterable(source):
+            return self._pull_with(worker, source)
+        return PullFromCall(worker, source, lambda result: self._pull_returned(worker, result))
+
+    def _pull_returned(self, worker: Worker, result: Any) -> Pull:
+        try:
+            source = recognise(result, self._folder)
+        except DatasetError as error:
+            raise DatasetError(f"{self.label} returned no rows: {error}") from error.__cause__
+        if not is_iterable(source):
+            raise DatasetError(f"{self.label} returned {describe(source)}, which holds no rows")
+        if isinstance(source, Mapping):
+            source = DictRows(source, self.columns)
+        return self._pull_with(worker, source)
+
+    def _pull_with(self, worker: Worker, source: Any) -> Pull:
+        if hasattr(type(source), "__aiter__"):
+            return PullOnLoop(source, now_s=self._now_s)
+        return PullOnThread(
+            worker, lambda: iterate(source, self.columns), now_s=self._now_s, size=length(source)
+        )
+
+
+class SampleRows:
+    """One pass over a dataset."""
+
+    def __init__(self, dataset: Dataset, pull: Pull, limit: int | None) -> None:
+        self._dataset = dataset
+        self._pull = pull
+        self._limit = limit
+        self._ids = SampleIds(dataset.where)
+        self._count = 0
+        self._is_closed = False
+
+    def size(self) -> int | None:
+        """How many samples there will be; `None` where only reading can tell."""
+        if self._limit == 0:
+            return 0
+        size = self._pull.size
+        return size if size is None or self._limit is None else min(size, self._limit)
+
+    async def next(self, at_most: int) -> list[Sample]:
+        """Between one and `at_most` samples; none at the end."""
+        if self._limit is not None:
+            at_most = min(at_most, self._limit - self._count)
+        if at_most <= 0 or self._is_closed:
+            return []
+        try:
+            rows = await self._pull.take(at_most)
+        except SourceBroke as broke:
+            raise self._broke(broke.cause, self._count + 1) from broke.cause
+        return [] if self._is_closed else self._samples(rows)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._ids.close()
+        await self._pull.close()
+
+    def fingerprint(self) -> str:
+        return self._ids.fingerprint()
+
+    def _samples(self, rows: list[Any]) -> list[Sample]:
+        columns = self._dataset.columns
+        samples: list[Sample] = []
+        named: list[str | Unnamed] = []
+        for index, row in enumerate(rows, self._count):
+            try:
+                values, stored, row_id = read_row(row, columns)
+            except RowProblem as problem:
+                raise DatasetError(f"{self._dataset.where}: {self._row(index + 1)} {problem}") from None
+            except Exception as error:  # a property or a mapping of the person's own raised
+                raise self._broke(error, index + 1) from error
+            row_json = to_json(stored)
+            samples.append(Sample("", index, values, row_json))
+            named.append(Unnamed(row_json) if row_id is None else row_id)
+        for sample, sample_id in zip(samples, self._ids.assign(named), strict=True):
+            sample.id = sample_id
+        self._count += len(rows)
+        return samples
+
+    def _broke(self, cause: BaseException, number: int) -> DatasetError:
+        where = self._dataset.where
+        if isinstance(cause, DatasetError):
+            return DatasetError(f"{where}: {cause}")
+        return DatasetError(f"{where}: reading {self._row(number)} raised {type(cause).__name__}: {cause}")
+
+    def _row(self, number: int) -> str:
+        return f"row {number} of {self._dataset.label}"

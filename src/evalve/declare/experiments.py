@@ -1,0 +1,77 @@
+"""`evalve.yaml`: options for every experiment of a project, and for single ones by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalve.errors import OptionError
+from evalve.options import Options, from_mapping, merged, suggestion
+
+FILE_NAME = "evalve.yaml"
+KEYS = ("options", "experiments")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a project's `evalve.yaml` says."""
+
+    path: Path | None = None
+    options: Options = field(default_factory=Options)
+    experiments: Mapping[str, Options] = field(default_factory=dict)
+
+    def options_for(self, experiment: str | None) -> Options:
+        """The experiment's own options over those for all."""
+        own = self.experiments.get(experiment) if experiment is not None else None
+        return merged(own, self.options) if own is not None else self.options
+
+
+def read_configuration(folder: Path) -> Configuration:
+    """The configuration in `folder`; none where there is no file."""
+    path = folder / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Configuration()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} cannot be read: {error}") from error
+    return _configuration(path, _loaded(path, text))
+
+
+def _loaded(path: Path, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise OptionError(f"{path} is not valid YAML: {error}") from error
+
+
+def _configuration(path: Path, document: Any) -> Configuration:
+    top = _mapping(document, str(path))
+    for key in top:
+        if key not in KEYS:
+            raise OptionError(
+                f"{path}: unknown key {key!r}{suggestion(str(key), KEYS)} (known: {', '.join(KEYS)})"
+            )
+    experiments = _mapping(top.get("experiments"), f"{path}: experiments")
+    return Configuration(
+        path=path,
+        options=from_mapping(_mapping(top.get("options"), f"{path}: options"), said_by=f"{path}: options"),
+        experiments={
+            str(name): from_mapping(
+                _mapping(body, f"{path}: experiments.{name}"), said_by=f"{path}: experiments.{name}"
+            )
+            for name, body in experiments.items()
+        },
+    )
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise OptionError(f"{where} must be a mapping of names to values; got {type(value).__name__}")
+    return value

@@ -1,0 +1,149 @@
+"""Rows from files, by suffix: lazily where the format allows it; errors name the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from evalve.errors import DatasetError
+from evalve.options import suggestion
+
+
+def find_file(path: Path, folder: Path | None) -> Path:
+    """The file meant by `path`: seen from the current directory, else from `folder`."""
+    check_suffix(path)
+    candidates = [Path.cwd() / path.expanduser()]
+    if folder is not None:
+        candidates.append(folder.absolute() / path.expanduser())
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    looked = " and in ".join(dict.fromkeys(str(candidate.parent) for candidate in candidates))
+    raise DatasetError(f"there is no file {str(path)!r}; looked in {looked}")
+
+
+def check_suffix(path: Path) -> None:
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        known = ", ".join(_READERS)
+        raise DatasetError(
+            f"{str(path)!r} is not a kind of file that can be read; known are {known}"
+            f"{suggestion(suffix, _READERS)}"
+        )
+
+
+def read_file(path: Path) -> Any:
+    """What the file holds: an iterator over rows, or the list or dict that is written in it."""
+    return _READERS[path.suffix.lower()](path)
+
+
+def first_row(path: Path) -> Any:
+    """The first row of a file that is read line by line; `None` for an empty one and for other kinds."""
+    if path.suffix.lower() not in _BY_LINE:
+        return None
+    rows = read_file(path)
+    try:
+        return next(rows, None)
+    finally:
+        rows.close()
+
+
+def _read_json_lines(path: Path) -> Iterator[Any]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(_decoded(file, path), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DatasetError(
+                    f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
+                ) from error
+            yield row
+
+
+def _read_csv(path: Path, delimiter: str = ",") -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(_decoded(file, path), delimiter=delimiter, restkey=_SURPLUS, restval=_ABSENT)
+        try:
+            for row in reader:
+                if _SURPLUS in row:
+                    columns = len(reader.fieldnames or ())
+                    raise DatasetError(
+                        f"{path}:{reader.line_num}: more fields than the header's {columns}; "
+                        "a field that contains the delimiter needs quotes"
+                    )
+                yield {column: value for column, value in row.items() if value is not _ABSENT}
+        except csv.Error as error:
+            raise DatasetError(f"{path}:{reader.line_num}: {error}") from error
+
+
+_SURPLUS = "\0more fields than columns"
+_ABSENT = "\0no field"
+"""What the reader fills short rows with; compared by identity."""
+
+
+def _read_tsv(path: Path) -> Iterator[dict[str, str]]:
+    return _read_csv(path, delimiter="\t")
+
+
+def _decoded(lines: Iterator[str], path: Path) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+    return _list_or_dict(content, path)
+
+
+def _read_yaml(path: Path) -> Any:
+    import yaml  # heavy: only those who read YAML pay for it
+
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise DatasetError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    return _list_or_dict(content, path)
+
+
+def _list_or_dict(content: Any, path: Path) -> Any:
+    if isinstance(content, list | dict):
+        return content
+    raise DatasetError(f"{path}: holds {type(content).__name__}, where a list of rows is needed")
+
+
+def _read_parquet(path: Path) -> Iterator[Any]:
+    try:
+        from pyarrow.parquet import ParquetFile  # optional
+    except ImportError as error:
+        raise DatasetError(f'{path}: reading Parquet needs pyarrow: pip install "evalve[parquet]"') from error
+    with ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=256):
+            yield from batch.to_pylist()
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".yaml": _read_yaml,
+    ".yml": _read_yaml,
+    ".parquet": _read_parquet,
+}
+
+_BY_LINE = (".jsonl", ".ndjson", ".csv", ".tsv")

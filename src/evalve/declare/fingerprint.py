@@ -1,0 +1,127 @@
+"""What an evaluation is made of, as text by part, so that a later run can tell whether it changed.
+
+The parts are the function without its decorators, the functions of its own file that it calls, and
+the literal constants of its file that it reads (a prompt, a threshold). Comments, layout, docstrings,
+datasets, concurrency and timeouts are not among them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+from collections.abc import Callable, Iterator
+from typing import Any
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def fingerprint(function: Callable[..., Any], columns: tuple[str, ...]) -> dict[str, str]:
+    """Part name → normalised source text."""
+    parts = {"columns": ", ".join(columns)}
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return parts
+    module = _parsed(code.co_filename)
+    node = _definition(module, code.co_firstlineno, function.__name__) if module is not None else None
+    if module is None or node is None:
+        # no source at hand (an interactive prompt): the compiled form is all there is
+        parts[f"function {function.__name__}"] = (
+            f"{code.co_code.hex()} {code.co_names} {code.co_consts[:1]!r}"
+        )
+        return parts
+    parts[f"function {function.__name__}"] = _normalised(node)
+    parts.update(_used(module, node))
+    return parts
+
+
+def _used(module: ast.Module, start: FunctionNode) -> dict[str, str]:
+    """The functions and constants of the module that are reachable from the function, by name."""
+    functions, constants = _top_level(module)
+    parts: dict[str, str] = {}
+    seen = {start.name}
+    waiting = [start]
+    while waiting:
+        for name in _names_read(waiting.pop()):
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in functions:
+                parts[f"function {name}"] = _normalised(functions[name])
+                waiting.append(functions[name])
+            elif name in constants:
+                parts[f"constant {name}"] = ast.unparse(constants[name])
+    return parts
+
+
+def _top_level(module: ast.Module) -> tuple[dict[str, FunctionNode], dict[str, ast.expr]]:
+    functions: dict[str, FunctionNode] = {}
+    constants: dict[str, ast.expr] = {}
+    for statement in module.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions[statement.name] = statement
+        elif isinstance(statement, ast.Assign) and _is_literal(statement.value):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    constants[target.id] = statement.value
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            value = statement.value
+            if value is not None and _is_literal(value):
+                constants[statement.target.id] = value
+    return functions, constants
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _names_read(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            yield inner.id
+
+
+def _normalised(node: FunctionNode) -> str:
+    """Source text without decorators and docstring; parsing has already dropped comments and layout."""
+    bare = copy.copy(node)
+    bare.decorator_list = []
+    if ast.get_docstring(node, clean=False) is not None:
+        bare.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(bare)
+
+
+def _definition(module: ast.Module, first_line: int, name: str) -> FunctionNode | None:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            if first_line in lines:
+                return node
+    return None
+
+
+def _parsed(path: str) -> ast.Module | None:
+    linecache.checkcache(path)
+    lines = linecache.getlines(path)
+    if not lines:
+        return None
+    try:
+        return ast.parse("".join(lines))
+    except SyntaxError:
+        return None
+
+
+def defined_twice(path: str, name: str) -> list[int]:
+    """The lines at which a file's top level defines `name`, if it does so more than once."""
+    module = _parsed(path)
+    if module is None:
+        return []
+    lines = [
+        node.lineno
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+    ]
+    return lines if len(lines) > 1 else []

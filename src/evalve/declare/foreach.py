@@ -1,0 +1,331 @@
+"""`@foreach`: from a function and a dataset to an evaluation.
+
+The decorator returns a real function whose signature hides the dataset's columns, so that pytest sees
+the rest as fixtures and a direct call runs the whole evaluation.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalve.contracts import EvaluationSpec, Runnable, Strategy
+from evalve.declare.datasets import Dataset
+from evalve.declare.fingerprint import defined_twice, fingerprint
+from evalve.errors import DeclarationError
+from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
+
+Runner = Callable[["Evaluation", tuple[Any, ...], dict[str, Any]], Any]
+
+MARK = "__evalve__"
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """A declared evaluation: the function, its dataset, and how it wants to be run."""
+
+    function: Callable[..., Any]
+    columns: tuple[str, ...]
+    dataset: Dataset
+    name: str
+    path: Path | None
+    """The file that declares it, or `None` at an interactive prompt."""
+    line: int
+    options: Options = field(default_factory=Options)
+    strategy: Strategy | None = None
+    retries: Any = None
+    require: tuple[Threshold, ...] = ()
+    storage: Any = None
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def is_method(self) -> bool:
+        return next(iter(inspect.signature(self.function).parameters), "") == "self"
+
+    @property
+    def where(self) -> str:
+        return f"{self.path or 'the prompt'}:{self.line}"
+
+    def key(self, root: Path, variant: str = "") -> str:
+        """File, function and variant: one evaluation of an experiment."""
+        if self.path is None:
+            place = "prompt"
+        else:
+            place = (
+                self.path.relative_to(root).as_posix() if self.path.is_relative_to(root) else str(self.path)
+            )
+        return f"{place}::{self.name}{variant}"
+
+    def bound(
+        self,
+        *,
+        experiment: str,
+        key: str,
+        variant: str,
+        arguments: Mapping[str, Any],
+        options: Options,
+        leading: tuple[Any, ...] = (),
+    ) -> Runnable:
+        """Everything the runner needs, with the fixtures bound."""
+        spec = EvaluationSpec(
+            experiment=experiment,
+            key=key,
+            name=self.name + variant,
+            columns=self.columns,
+            fingerprint=fingerprint(self.function, self.columns),
+        )
+        bound = (
+            functools.partial(self.function, *leading, **arguments) if leading or arguments else self.function
+        )
+        return Runnable(
+            spec=spec,
+            function=self.function,
+            call=bound,
+            is_async=self.is_async,
+            rows=lambda: self.dataset.open(options.samples),
+            options=options,
+            strategy=self.strategy,
+            retries=self.retries,
+            require=self.require,
+        )
+
+
+class ForEach:
+    """A configured `foreach`: `ForEach(concurrency=SlidingWindow(20))("question,answer", dataset)`."""
+
+    def __init__(
+        self,
+        dataset: Any = None,
+        name: str | None = None,
+        concurrency: Strategy | None = None,
+        retries: Any = None,
+        storage: Any = None,
+        **options: Any,
+    ) -> None:
+        if concurrency is not None and not callable(getattr(concurrency, "execute", None)):
+            raise DeclarationError(
+                f"{_caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
+                f"got {concurrency!r}"
+            )
+        self._dataset = dataset
+        self._name = name
+        self._concurrency = concurrency
+        self._retries = retries
+        self._storage = storage
+        self._options = from_mapping(options, said_by=f"{_caller()}: ForEach")
+
+    def __call__(
+        self, columns: str | list[str] | tuple[str, ...], dataset: Any = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        source = dataset if dataset is not None else self._dataset
+        return functools.partial(self._declared, _column_names(columns, _caller()), source)
+
+    def __getattr__(self, name: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+        """`foreach.NAME(...)`: a dataset that an installed package registers in `evalve.datasets`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from importlib.metadata import entry_points
+
+        registered = entry_points(group="evalve.datasets")
+        if name not in registered.names:
+            known = ", ".join(sorted(registered.names)) or "none"
+            raise AttributeError(
+                f"no installed package registers the dataset {name!r} under evalve.datasets"
+                f"{suggestion(name, registered.names)} (registered: {known})"
+            )
+        make = registered[name].load()
+        where = _caller()
+
+        def declare(*args: Any, columns: Any = None, **kwargs: Any) -> Any:
+            source = make(*args, **kwargs)
+            named = columns or getattr(source, "columns", None) or getattr(make, "columns", None)
+            if named is None:
+                raise DeclarationError(f"{where}: the dataset {name!r} names no columns; pass columns=…")
+            return self(named, source)
+
+        return declare
+
+    def _declared(
+        self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        path, line = _place(function)
+        where = f"{path or 'the prompt'}:{line}"
+        if hasattr(function, MARK):
+            raise DeclarationError(f"{where}: {function.__name__} has two @foreach decorators; one is enough")
+        if source is None:
+            raise DeclarationError(
+                f"{where}: {function.__name__} has no dataset: write @foreach(columns, dataset) "
+                "or ForEach(dataset=…)"
+            )
+        signature = _checked_signature(function, columns, where)
+        _refuse_second(function, path, where)
+        evaluation = Evaluation(
+            function=function,
+            columns=columns,
+            dataset=Dataset(source, columns, where, folder=path.parent if path else None),
+            name=self._name or function.__qualname__.rpartition("<locals>.")[2],
+            path=path,
+            line=line,
+            options=self._options,
+            strategy=self._concurrency,
+            retries=self._retries,
+            require=getattr(function, "__evalve_require__", ()),
+            storage=self._storage,
+        )
+        return _callable(evaluation, signature)
+
+
+def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gates of an evaluation: `@evalve.require(accuracy=0.9)`, above or below `@foreach`.
+
+    A double underscore stands for the dot: `exact_match__accuracy=0.9`.
+    """
+    thresholds = tuple(
+        Threshold(name.replace("__", "."), float(minimum)) for name, minimum in minimums.items()
+    )
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        evaluation: Evaluation | None = getattr(function, MARK, None)
+        if evaluation is not None:
+            evaluation.require += thresholds
+        else:
+            already = getattr(function, "__evalve_require__", ())
+            function.__evalve_require__ = already + thresholds  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[..., Any]:
+    """A real function, async for async ones, that runs the evaluation when it is called."""
+    function = evaluation.function
+
+    if evaluation.is_async:
+
+        @functools.wraps(function)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            from evalve import wiring  # the one upward import: a direct call needs the whole machine
+
+            return await wiring.run_directly_async(evaluation, args, kwargs)
+
+        declared: Any = run_async
+    else:
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            from evalve import wiring  # the one upward import: a direct call needs the whole machine
+
+            return wiring.run_directly(evaluation, args, kwargs)
+
+        declared = run
+    del declared.__wrapped__  # or inspect and pytest would look through to the columns
+    declared.__signature__ = signature
+    setattr(declared, MARK, evaluation)
+    return declared  # type: ignore[no-any-return]
+
+
+def split_arguments(
+    evaluation: Evaluation, kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A direct call's keyword arguments: those of the function, and those that are options."""
+    parameters = inspect.signature(evaluation.function).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    arguments: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in kwargs.items():
+        if name in evaluation.columns:
+            raise TypeError(f"{evaluation.name}: {name!r} is a column of the dataset and cannot be passed")
+        if name in parameters:
+            arguments[name] = value
+        elif option_for(name) is not None:
+            options[name] = value
+        elif takes_any:
+            arguments[name] = value
+        else:
+            known = [*parameters, *(n for n in Options.__dataclass_fields__)]
+            raise TypeError(
+                f"{evaluation.name} has no parameter and no option {name!r}{suggestion(name, known)}"
+            )
+    missing = [
+        p.name
+        for p in parameters.values()
+        if p.default is p.empty
+        and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        and p.name not in (*evaluation.columns, *arguments, "self")
+    ]
+    if missing:
+        raise TypeError(f"{evaluation.name} needs {', '.join(missing)}: pass it as {missing[0]}=…")
+    return arguments, options
+
+
+def _column_names(columns: Any, where: str) -> tuple[str, ...]:
+    names = columns.split(",") if isinstance(columns, str) else columns
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise DeclarationError(f'{where}: columns are written "question,answer" or as a list of names')
+    stripped = tuple(name.strip() for name in names)
+    for name in stripped:
+        if not name.isidentifier():
+            raise DeclarationError(f"{where}: {name!r} is no column name")
+    if len(set(stripped)) < len(stripped):
+        raise DeclarationError(f"{where}: a column is named twice in {', '.join(stripped)!r}")
+    return stripped
+
+
+def _checked_signature(
+    function: Callable[..., Any], columns: tuple[str, ...], where: str
+) -> inspect.Signature:
+    """The signature without the columns; a column that is no parameter is a mistake."""
+    signature = inspect.signature(function)
+    parameters = signature.parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for column in columns:
+        if column not in parameters and not takes_any:
+            raise DeclarationError(
+                f"{where}: {function.__name__} has no parameter for the column {column!r}"
+                f"{suggestion(column, parameters)}"
+            )
+    rest = [p for p in parameters.values() if p.name not in columns]
+    return signature.replace(parameters=rest)
+
+
+def _refuse_second(function: Callable[..., Any], path: Path | None, where: str) -> None:
+    """Two evaluations of one name in one file: the second would hide the first."""
+    there = getattr(function, "__globals__", {}).get(function.__name__)
+    earlier: Evaluation | None = getattr(there, MARK, None)
+    if earlier is None or path is None or earlier.path != path or "." in function.__qualname__:
+        return
+    lines = defined_twice(str(path), function.__name__)
+    if lines:
+        raise DeclarationError(
+            f"{where}: {function.__name__} is also defined at line {lines[0]} of the same file; "
+            "the second would hide the first, so give them two names"
+        )
+
+
+def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None, 0
+    path = Path(code.co_filename)
+    in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
+    return (None if in_notebook else path.resolve()), code.co_firstlineno
+
+
+def _caller() -> str:
+    """File and line of the first frame outside this module."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    if frame is None:
+        return "?"
+    return f"{Path(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+foreach = ForEach()

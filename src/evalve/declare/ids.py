@@ -1,0 +1,126 @@
+"""A sample's id: the row's own, or a hash of its content; and which ids this pass over the rows has seen."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from evalve.errors import DatasetError
+
+_CHUNK = 500
+"""Ids per query: below the 999 variables that the oldest SQLite allows."""
+
+
+class Unnamed(NamedTuple):
+    """The content of a row without an id of its own."""
+
+    row_json: str
+
+
+class SampleIds:
+    """Gives every row of one pass its id.
+
+    What was seen lies in a private temporary file, so that memory stays flat over millions of rows.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._count = 0
+        self._sum = 0
+        self._database: sqlite3.Connection | None = None
+
+    def assign(self, rows: Sequence[str | Unnamed]) -> list[str]:
+        """The ids of the next rows, each given as the id that it names or as its content."""
+        ids: list[str] = []
+        for start in range(0, len(rows), _CHUNK):
+            ids += self._assign_chunk(rows[start : start + _CHUNK])
+        return ids
+
+    def fingerprint(self) -> str:
+        """The ids so far and their number, whatever their order."""
+        return f"{self._sum:016x}-{self._count}"
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _assign_chunk(self, rows: Sequence[str | Unnamed]) -> list[str]:
+        database = self._database = self._database or _temporary_database()
+        ids: list[str] = []
+        keys: list[int] = []
+        named: dict[str, int] = {}
+        for number, row in enumerate(rows, self._count + 1):
+            if type(row) is Unnamed:
+                digest = hashlib.sha256(row.row_json.encode()).digest()[:8]
+                ids.append(digest.hex())
+                keys.append(int.from_bytes(digest, "big", signed=True))
+            else:
+                name = str(row)
+                if (first := named.setdefault(name, number)) != number:
+                    raise self._duplicate(name, first, number)
+                ids.append(name)
+                keys.append(_hash_of(name))
+        if named:
+            self._remember_named(database, named)
+        if len(named) < len(rows):
+            unnamed = [place for place, row in enumerate(rows) if type(row) is Unnamed]
+            _number_equal_rows(database, ids, keys, unnamed)
+        self._count += len(rows)
+        self._sum = (self._sum + sum(keys)) % 2**64
+        return ids
+
+    def _remember_named(self, database: sqlite3.Connection, named: dict[str, int]) -> None:
+        names = list(named)
+        clashes = _select(database, "SELECT id, number FROM named WHERE id", names)
+        if clashes:
+            name, first = min(clashes, key=lambda clash: named[clash[0]])
+            raise self._duplicate(name, first, named[name])
+        database.executemany("INSERT INTO named VALUES (?, ?)", named.items())
+
+    def _duplicate(self, row_id: str, first: int, second: int) -> DatasetError:
+        return DatasetError(
+            f"{self._where}: rows {first} and {second} have the id {row_id!r}; "
+            "ids must be unique within a dataset"
+        )
+
+
+def _number_equal_rows(
+    database: sqlite3.Connection, ids: list[str], keys: list[int], places: list[int]
+) -> None:
+    """Count each content, and append -2, -3 … to the ids of rows that are not the first of theirs."""
+    counts = dict(
+        _select(database, "SELECT key, count FROM unnamed WHERE key", [keys[place] for place in places])
+    )
+    for place in places:
+        key = keys[place]
+        ordinal = counts[key] = counts.get(key, 0) + 1
+        if ordinal > 1:
+            ids[place] = f"{ids[place]}-{ordinal}"
+            keys[place] = _hash_of(ids[place])
+    database.executemany("INSERT OR REPLACE INTO unnamed VALUES (?, ?)", counts.items())
+
+
+def _hash_of(row_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(row_id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+
+
+def _select(database: sqlite3.Connection, query: str, keys: list[Any]) -> list[tuple[Any, int]]:
+    return database.execute(f"{query} IN ({','.join('?' * len(keys))})", keys).fetchall()
+
+
+def _temporary_database() -> sqlite3.Connection:
+    """A database in a file without a name, which ends with the connection.
+
+    Nothing is ever rolled back, so there is no journal, and one transaction lasts from here to the end.
+    8 MB of cache hold the cost of a random insert near 2.5 µs at a million rows (2 MB: 3.5 µs).
+    """
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    for pragma in ("temp_store = FILE", "journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
+        database.execute(f"PRAGMA {pragma}")
+    database.execute("CREATE TABLE named (id TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID")
+    database.execute("CREATE TABLE unnamed (key INTEGER PRIMARY KEY, count INTEGER NOT NULL)")
+    database.execute("BEGIN")
+    return database

@@ -1,0 +1,136 @@
+"""`@evaluator`: a function of a response and what was expected becomes one that returns a `Score`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NoReturn, ParamSpec, Protocol, overload
+
+from evalve import metrics as known_metrics
+from evalve.errors import ResultError
+from evalve.jsontext import as_text
+from evalve.records import Score
+
+P = ParamSpec("P")
+
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None), dict, list, tuple, set})
+"""Types that are never awaitable, so that the check costs nothing for them."""
+
+
+class Declare(Protocol):
+    """The decorator that `evaluator(metrics=…)` returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Awaitable[Any]], /
+    ) -> Callable[P, Coroutine[Any, Any, Score]]: ...
+    @overload
+    def __call__(self, function: Callable[P, Any], /) -> Callable[P, Score]: ...
+
+
+@overload
+def evaluator(function: Callable[P, Awaitable[Any]], /) -> Callable[P, Coroutine[Any, Any, Score]]: ...
+@overload
+def evaluator(function: Callable[P, Any], /) -> Callable[P, Score]: ...
+@overload
+def evaluator(*, metrics: Any = None, name: str | None = None) -> Declare: ...
+def evaluator(
+    function: Callable[..., Any] | None = None, /, *, metrics: Any = None, name: str | None = None
+) -> Any:
+    """Declare an evaluator: a sync or async function that returns a bool, a number or a `Score`.
+
+    Its score is named after the function unless `name` is given. `metrics` is a metric, a name, or a
+    list of these; without any, bools are averaged to an accuracy and numbers to a mean. A `Score` that
+    the function makes itself keeps its name, and its metrics if it has any.
+    """
+    if function is None:
+        return functools.partial(_declared, metrics=metrics, name=name)
+    return _declared(function, metrics=metrics, name=name)
+
+
+def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None) -> Callable[..., Any]:
+    label = name or str(getattr(function, "__name__", type(function).__name__))
+    resolved = known_metrics.resolve(metrics)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def evaluate_async(*args: Any, **kwargs: Any) -> Score:
+            _check_awaited(label, function, args, kwargs)
+            return _score(label, resolved, await function(*args, **kwargs))
+
+        return evaluate_async
+
+    @functools.wraps(function)
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        for argument in args:
+            if type(argument) not in _PLAIN:
+                _check_awaited(label, function, args, kwargs)
+                break
+        if kwargs:
+            _check_awaited(label, function, args, kwargs)
+        value = function(*args, **kwargs)
+        if value is True or value is False:
+            return Score(label, value, resolved)
+        if inspect.isawaitable(value):  # a partial or an object whose call is async
+            return _score_later(label, resolved, value)
+        return _score(label, resolved, value)
+
+    return evaluate
+
+
+async def _score_later(label: str, metrics: tuple[Any, ...], value: Awaitable[Any]) -> Score:
+    return _score(label, metrics, await value)
+
+
+def _score(label: str, metrics: tuple[Any, ...], value: Any) -> Score:
+    if isinstance(value, Score):
+        if not value.metrics:
+            value.metrics = metrics
+        return value
+    if not isinstance(value, bool | int | float):
+        value = _plain_number(label, value)
+    return Score(label, value, metrics)
+
+
+def _plain_number(label: str, value: Any) -> bool | int | float:
+    """A number of numpy's kind as Python's own."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", 0) == 0:
+        plain = item()
+        if isinstance(plain, bool | int | float):
+            return plain
+    hint = "; is a `return` missing?" if value is None else ""
+    raise ResultError(
+        f"the evaluator {label!r} returned {as_text(value)[:200]} ({type(value).__name__}); "
+        f"return a bool, a number or a Score{hint}"
+    )
+
+
+def _check_awaited(
+    label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Refuse a response that was never awaited: compared with anything, it would just be wrong."""
+    for place, argument in enumerate(args):
+        if type(argument) not in _PLAIN and inspect.isawaitable(argument):
+            _refuse(label, _parameter_name(function, place), (*args, *kwargs.values()))
+    for name, argument in kwargs.items():
+        if type(argument) not in _PLAIN and inspect.isawaitable(argument):
+            _refuse(label, name, (*args, *kwargs.values()))
+
+
+def _refuse(label: str, parameter: str, arguments: tuple[Any, ...]) -> NoReturn:
+    for argument in arguments:
+        if inspect.iscoroutine(argument):
+            argument.close()  # or Python warns, later and elsewhere, that it was never awaited
+    raise ResultError(
+        f"the evaluator {label!r} was given a coroutine as {parameter!r} instead of its result; "
+        f"write `await` before the call that makes it, as in `{parameter} = await model(…)`"
+    )
+
+
+def _parameter_name(function: Callable[..., Any], place: int) -> str:
+    parameters = list(inspect.signature(function).parameters.values())
+    if place < len(parameters) and parameters[place].kind is not inspect.Parameter.VAR_POSITIONAL:
+        return parameters[place].name
+    return f"argument {place + 1}"

@@ -1,0 +1,112 @@
+"""How the evaluation function is called: awaited, in a thread, or on the loop's own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from asyncio import events
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Call = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+class InlineCalls:
+    """A sync function, one by one, on the thread that its fixtures were made on.
+
+    While it runs, the thread seems to have no running loop: such functions may call `asyncio.run`.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.running = False
+        self._function = function
+
+    async def __call__(self, values: dict[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        events._set_running_loop(None)
+        self.running = True
+        try:
+            return self._function(**values)
+        finally:
+            self.running = False
+            events._set_running_loop(loop)
+
+    def close(self) -> None: ...
+
+
+class ThreadCalls:
+    """A sync function in threads, as many as there are calls at once.
+
+    The threads are daemons: a cancelled run does not wait for a function that never returns.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
+
+    async def __call__(self, values: dict[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                value, error = context.run(self._function, **values), None
+            except BaseException as raised:  # carried to the awaiting side, which knows what to do with it
+                value, error = None, raised
+            try:
+                loop.call_soon_threadsafe(_settle, answer, value, error)
+            except RuntimeError:
+                pass  # the loop is closed: the run was cancelled and nobody waits
+
+        self._hand_over(work)
+        return await answer
+
+    def close(self) -> None:
+        for _ in range(self._threads):
+            self._work.put(None)
+
+    def _hand_over(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            else:
+                self._threads += 1
+                threading.Thread(
+                    target=self._serve, name=f"evalve-sample-{self._threads}", daemon=True
+                ).start()
+        self._work.put(work)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            with self._lock:
+                self._idle += 1
+
+
+class AwaitedCalls:
+    """An async function, awaited on the loop."""
+
+    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
+        self._function = function
+
+    def __call__(self, values: dict[str, Any]) -> Awaitable[Any]:
+        return self._function(**values)
+
+    def close(self) -> None: ...
+
+
+def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(value)
+    elif isinstance(error, StopIteration):
+        answer.set_exception(RuntimeError(f"the evaluation raised StopIteration: {error}"))
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,251 @@
+"""An evaluation's run, from the first row to the summary. Start reading here.
+
+plan (what the store lacks) → turns (a strategy lends slots) → sample (call, retry, record) → summary
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evalve import concurrency, options
+from evalve.contracts import EvaluationInfo, Progress, Rows, RunInfo, Runnable, Store, Strategy, Tally
+from evalve.errors import ExperimentChanged, NotFound
+from evalve.jsontext import digest
+from evalve.runner import usage
+from evalve.runner.calling import AwaitedCalls, InlineCalls, ThreadCalls
+from evalve.runner.interruption import interruptible
+from evalve.runner.plan import Plan
+from evalve.runner.retries import retry_policy
+from evalve.runner.sample import SampleRunner, utc_text
+from evalve.runner.turns import Turns
+from evalve.runner.verdict import problems
+from evalve.runner.watching import watching_for_blocking
+from evalve.summary import MetricValue, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of one evaluation came to."""
+
+    info: EvaluationInfo
+    metrics: list[MetricValue]
+    run: RunInfo
+    ran: int
+    """Samples that ran now; the others were done before."""
+    interrupted: bool
+    problems: list[str] = field(default_factory=list)
+    """Why the evaluation does not pass; empty where it does."""
+
+
+async def run_evaluation(
+    evaluation: Runnable, *, store: Store, progress: Progress, git_commit: str | None = None
+) -> Outcome:
+    """Run what is missing, record it, and judge the whole."""
+    _refuse_changes(evaluation, store)
+    if evaluation.options.fresh:
+        store.forget(evaluation.spec.experiment, evaluation.spec.key)
+    evaluation_id = store.open_evaluation(evaluation.spec)
+    tally = Tally(evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic())
+    async with _opened(evaluation.rows) as rows:
+        journey = _Journey(evaluation, evaluation_id, rows, store, tally, git_commit)
+        store.begin_run(journey.run, total=journey.plan.total)
+        progress.started(tally)
+        try:
+            await journey.travel(progress)
+        except BaseException:
+            store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=())
+            raise
+        finally:
+            progress.finished(tally)
+    return _judged(evaluation, journey, store)
+
+
+class _Journey:
+    """The parts of one run, put together."""
+
+    def __init__(
+        self,
+        evaluation: Runnable,
+        evaluation_id: int,
+        rows: Rows,
+        store: Store,
+        tally: Tally,
+        git_commit: str | None,
+    ) -> None:
+        asked = evaluation.options
+        self.tally = tally
+        self.rows = rows
+        self.plan = Plan(
+            rows,
+            store,
+            evaluation_id,
+            key=evaluation.spec.key,
+            repeat=asked.repeat or 1,
+            longest_first=asked.order == "auto",
+        )
+        self.strategy = concurrency.choose(
+            evaluation.strategy,
+            is_async=evaluation.is_async,
+            max_concurrency=asked.max_concurrency,
+            throttle_s=asked.throttle_s,
+        )
+        self.run = RunInfo(
+            id=uuid.uuid4().hex[:12],
+            evaluation_id=evaluation_id,
+            started_at=utc_text(time.time()),
+            ended_at=None,
+            status="running",
+            options=options.said(asked),
+            versions=usage.versions(),
+            git_commit=git_commit,
+            fingerprint={},
+            report={},
+        )
+        self._evaluation = evaluation
+        self._cpu_s = usage.cpu_s()
+        self._decisions_before = len(getattr(self.strategy, "history", ()))
+        self._call = _calls(evaluation, self.strategy)
+        self._samples = SampleRunner(
+            experiment=evaluation.spec.experiment,
+            evaluation=evaluation.spec.name,
+            evaluation_id=evaluation_id,
+            run_id=self.run.id,
+            call=self._call,
+            retries=retry_policy(evaluation.retries),
+            timeout_s=asked.timeout_s,
+            store=store,
+            tally=tally,
+        )
+        self.turns = self._samples.turns = Turns(self.plan, self._samples.run, tally)
+
+    async def travel(self, progress: Progress) -> None:
+        def tell(text: str) -> None:
+            self.tally.notes.append(text)
+            progress.note(text)
+
+        self.tally.limit = getattr(self.strategy, "max_concurrency", None)
+        with ExitStack() as stack:
+            stack.callback(self._call.close)
+            if isinstance(self._call, AwaitedCalls):
+                name = self._evaluation.spec.name
+                stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
+            stack.enter_context(
+                interruptible(self.turns, tell=tell, blocked=lambda: _runs_inline(self._call))
+            )
+            await self.turns.run(self.strategy)
+
+    def ended(self, status: str) -> RunInfo:
+        function = self._evaluation.spec.fingerprint
+        return replace(
+            self.run,
+            ended_at=utc_text(time.time()),
+            status=status,
+            fingerprint={
+                "function": digest(function),
+                "dataset": self.rows.fingerprint(),
+                "rows": self.plan.rows_read,
+            },
+            report=self._report(),
+        )
+
+    def _report(self) -> dict[str, Any]:
+        tally, samples = self.tally, self._samples
+        started_s, ended_s = samples.first_start_s, samples.last_commit_s
+        return {
+            "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
+            "ran": tally.done + tally.failed,
+            "skipped": self.plan.skipped,
+            "failed": tally.failed,
+            "cpu_s": usage.cpu_s() - self._cpu_s,
+            "peak_memory_bytes": usage.peak_memory_bytes(),
+            "peak_in_flight": tally.peak_in_flight,
+            "strategy": type(self.strategy).__name__,
+            "max_concurrency": tally.limit,
+            "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
+            "notes": list(tally.notes),
+        }
+
+
+def _calls(evaluation: Runnable, strategy: Strategy) -> AwaitedCalls | InlineCalls | ThreadCalls:
+    if evaluation.is_async:
+        return AwaitedCalls(evaluation.call)
+    one_by_one = isinstance(strategy, concurrency.Sequential) and evaluation.options.timeout_s is None
+    return InlineCalls(evaluation.call) if one_by_one else ThreadCalls(evaluation.call)
+
+
+def _runs_inline(call: object) -> bool:
+    return isinstance(call, InlineCalls) and call.running
+
+
+@asynccontextmanager
+async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
+    rows = open_rows()
+    try:
+        yield rows
+    finally:
+        await asyncio.shield(rows.close())
+
+
+def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
+    evaluation_id = journey.run.evaluation_id
+    before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
+    metrics = summarise(store.observations(evaluation_id), stored=before.metrics if before else ())
+    interrupted = journey.turns.stopping
+    run = journey.ended("interrupted" if interrupted else "complete")
+    total = journey.plan.total
+    if total is not None:
+        total = max(total, sum(store.counts(evaluation_id)))  # an earlier run may have gone further
+    store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
+    info = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
+    assert info is not None
+    return Outcome(
+        info=info,
+        metrics=metrics,
+        run=run,
+        ran=journey.tally.done + journey.tally.failed,
+        interrupted=interrupted,
+        problems=problems(info, metrics, evaluation),
+    )
+
+
+def _refuse_changes(evaluation: Runnable, store: Store) -> None:
+    """Stop where the stored samples came from another function than the one at hand."""
+    asked, spec = evaluation.options, evaluation.spec
+    if asked.fresh or asked.accept_changes:
+        return
+    before = stored_evaluation(store, spec.experiment, spec.key)
+    if before is None or before.done == 0:
+        return
+    changes = list(_changes(before.spec.fingerprint, spec.fingerprint))
+    if changes:
+        raise ExperimentChanged(
+            f"{spec.name} has changed since the {before.done} samples of experiment "
+            f"{spec.experiment!r} were recorded:\n\n" + "\n".join(changes) + "\n\n"
+            "Use --fresh to start the experiment over, --accept-changes to go on with what is recorded, "
+            "or another --experiment name."
+        )
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for part in sorted({*before, *now}):
+        old, new = before.get(part), now.get(part)
+        if old == new:
+            continue
+        diff = difflib.unified_diff((old or "").splitlines(), (new or "").splitlines(), n=1, lineterm="")
+        lines = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
+        shown = lines[:20] + ([f"… {len(lines) - 20} more lines"] if len(lines) > 20 else [])
+        yield f"  {part}:\n" + "\n".join(f"    {line}" for line in shown)
+
+
+def stored_evaluation(store: Store, experiment: str, key: str) -> EvaluationInfo | None:
+    try:
+        return next((info for info in store.evaluations(experiment) if info.spec.key == key), None)
+    except NotFound:
+        return None

@@ -1,0 +1,111 @@
+"""What is left to run: the dataset's samples, less what the store already has. This is resuming."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+from evalve.contracts import Rows, Store
+from evalve.records import Sample
+
+CHUNK_IN_MEMORY = 256
+CHUNK_LAZY = 64
+LOOK_AHEAD_SIZED = 10_000
+LOOK_AHEAD_LAZY = 1_000
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One sample, to be run for one repeat."""
+
+    sample: Sample
+    repeat: int
+
+
+class Plan:
+    """Attempts in the order in which they shall start, read from the dataset as they are needed."""
+
+    def __init__(
+        self, rows: Rows, store: Store, evaluation_id: int, *, key: str, repeat: int, longest_first: bool
+    ) -> None:
+        self.exhausted = False
+        self.rows_read = 0
+        self.skipped = 0
+        self.failed_before = 0
+        self._rows = rows
+        self._store = store
+        self._evaluation_id = evaluation_id
+        self._key = key
+        self._repeat = repeat
+        self._in_memory = rows.size() is not None
+        self._queue: deque[Attempt] = deque()
+        self._longest_first = longest_first
+        self._looked_ahead = False
+        self._heap: list[tuple[float, int, int, Attempt]] = []
+
+    @property
+    def total(self) -> int | None:
+        """How many attempts there are in all, once that is known."""
+        size = self.rows_read if self.exhausted else self._rows.size()
+        return None if size is None else size * self._repeat
+
+    @property
+    def is_over(self) -> bool:
+        return self.exhausted and not self._queue and not self._heap
+
+    def take(self) -> Attempt | None:
+        """The next attempt, or `None` where rows must be read first."""
+        if self._longest_first:
+            return heapq.heappop(self._heap)[-1] if self._heap and self._looked_ahead else None
+        return self._queue.popleft() if self._queue else None
+
+    def needs_rows(self) -> bool:
+        if self.exhausted:
+            return False
+        if not self._longest_first:
+            return not self._queue
+        look_ahead = LOOK_AHEAD_SIZED if self._in_memory else LOOK_AHEAD_LAZY
+        return len(self._heap) < (look_ahead // 2 if self._looked_ahead else look_ahead)
+
+    async def refill(self, at_most: int) -> None:
+        """Read on until there is something to run, or the end."""
+        while self.needs_rows():
+            lazily = CHUNK_LAZY if self._longest_first else max(1, min(at_most, CHUNK_LAZY))
+            samples = await self._rows.next(CHUNK_IN_MEMORY if self._in_memory else lazily)
+            if not samples:
+                self.exhausted = True
+                break
+            self.rows_read += len(samples)
+            self._admit(samples)
+        self._looked_ahead = True
+
+    def _admit(self, samples: list[Sample]) -> None:
+        keys = [(sample.id, repeat) for sample in samples for repeat in range(self._repeat)]
+        known = self._store.known(self._evaluation_id, keys)
+        attempts = []
+        moved = []
+        for sample in samples:
+            for repeat in range(self._repeat):
+                was = known.get((sample.id, repeat)) if known else None
+                if was is None or was.status == "failed":
+                    attempts.append(Attempt(sample, repeat))
+                    self.failed_before += was is not None
+                    continue
+                self.skipped += 1
+                if was.index != sample.index and repeat == 0:
+                    moved.append((sample.id, sample.index))
+        if moved:
+            self._store.reindex(self._evaluation_id, moved)
+        if self._longest_first:
+            self._admit_by_duration(attempts)
+        else:
+            self._queue.extend(attempts)
+
+    def _admit_by_duration(self, attempts: list[Attempt]) -> None:
+        """Longest first; a sample of unknown duration counts as a typical one."""
+        durations = self._store.durations(self._key, [attempt.sample.id for attempt in attempts])
+        typical_s = sum(durations.values()) / len(durations) if durations else 0.0
+        for attempt in attempts:
+            expected_s = durations.get(attempt.sample.id, typical_s)
+            heapq.heappush(self._heap, (-expected_s, attempt.sample.index, attempt.repeat, attempt))

@@ -1,0 +1,267 @@
+"""One attempt, from its first try to its record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from evalve.contracts import SAMPLE, RecordDraft, SampleContext, Store, Tally
+from evalve.errors import EvalveError, SampleTimeout
+from evalve.jsontext import to_json
+from evalve.records import Failure, Try
+from evalve.runner.calling import Call
+from evalve.runner.retries import RetryPolicy, Tried, Verdict
+from evalve.runner.scoring import Scored, ScoreWriter, to_scored
+from evalve.runner.turns import Body, Ending, Turns
+
+MOST_UNCOMMITTED = 1000
+"""A body waits for the store before it ends its turn where more records than this are on their way."""
+
+
+class SampleRunner:
+    """Runs attempts of one evaluation and hands their records to the store."""
+
+    def __init__(
+        self,
+        *,
+        experiment: str,
+        evaluation: str,
+        evaluation_id: int,
+        run_id: str,
+        call: Call,
+        retries: RetryPolicy,
+        timeout_s: float | None,
+        store: Store,
+        tally: Tally,
+    ) -> None:
+        self.turns: Turns | None = None
+        self.first_start_s: float | None = None
+        self.last_commit_s: float | None = None
+        self._experiment = experiment
+        self._evaluation = evaluation
+        self._evaluation_id = evaluation_id
+        self._run_id = run_id
+        self._call = call
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._store = store
+        self._tally = tally
+        self._writer = ScoreWriter()
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Event()
+
+    async def run(self, body: Body) -> Ending:
+        """Try, wait, try again; then record."""
+        attempt = Attempted(self._loop.time())
+        if self.first_start_s is None:
+            self.first_start_s = attempt.first_started_s
+        while True:
+            tried = await self._try(body, attempt)
+            verdict = await self._retries.after(tried) if attempt.may_retry else Verdict()
+            if verdict.replaced:
+                attempt.take(verdict.value)
+            if verdict.delay_s is None:
+                break
+            attempt.scored = None
+            attempt.note_try(self._run_id, asked_again=tried.error is None)
+            waits_from_s = self._loop.time()
+            goes_on = await self._turns.wait(body, verdict.delay_s, "retry")
+            attempt.waited_s += self._loop.time() - waits_from_s
+            if not goes_on:
+                attempt.give_up()
+                break
+        draft = self._draft(body, attempt)
+        await self._record(draft)
+        return draft.status
+
+    @property
+    def _turns(self) -> Turns:
+        assert self.turns is not None
+        return self.turns
+
+    async def _try(self, body: Body, attempt: Attempted) -> Tried:
+        """Call the function once. Every exception but a cancellation ends here: it is this sample's alone."""
+        sample = body.attempt.sample
+        attempt.begin_try(self._loop.time())
+        SAMPLE.set(
+            SampleContext(self._experiment, self._evaluation, sample.id, body.attempt.repeat, attempt.tries)
+        )
+        value = None
+        try:
+            value = await self._called(sample.values, attempt)
+            attempt.take(value)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            attempt.fail(error)  # raised by the function itself, not asked for by us
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            attempt.fail(error)
+        attempt.end_try(self._loop.time())
+        return attempt.as_tried(value)
+
+    async def _called(self, values: dict[str, Any], attempt: Attempted) -> Any:
+        if self._timeout_s is None:
+            return await self._call(values)
+        left_s = self._timeout_s - attempt.working_s
+        try:
+            async with asyncio.timeout(left_s) as deadline:
+                return await self._call(values)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            attempt.may_retry = False
+            raise SampleTimeout(
+                f"ran for {self._timeout_s:g} s without an end (timeout_s={self._timeout_s:g})"
+            ) from None
+
+    def _draft(self, body: Body, attempt: Attempted) -> RecordDraft:
+        scored, failure = attempt.scored, attempt.failure
+        history = None
+        if attempt.history or failure is not None:
+            if attempt.try_is_open:
+                attempt.note_try(self._run_id)
+            history = to_json([asdict(one) for one in attempt.history])
+        return RecordDraft(
+            evaluation_id=self._evaluation_id,
+            sample=body.attempt.sample,
+            repeat=body.attempt.repeat,
+            status="done" if scored is not None else "failed",
+            scores_json=self._writer.to_json(scored.scores) if scored is not None else "[]",
+            failure_json=None if scored is not None or failure is None else to_json(asdict(failure)),
+            prompt_json=None if scored is None or scored.prompt is None else to_json(scored.prompt),
+            response_json=None if scored is None or scored.response is None else to_json(scored.response),
+            started_at=attempt.started_at,
+            wall_s=self._loop.time() - attempt.first_started_s,
+            working_s=attempt.working_s,
+            tries=attempt.tries,
+            history_json=history,
+            run_id=self._run_id,
+        )
+
+    async def _record(self, draft: RecordDraft) -> None:
+        turns = self._turns
+        turns.will_commit()
+        self._store.add(draft, self)
+        while turns.uncommitted() > MOST_UNCOMMITTED:
+            self._room.clear()
+            await self._room.wait()
+
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        """Called by the store on its own thread, once per transaction."""
+        self._loop.call_soon_threadsafe(self._count, drafts, error)
+
+    def _count(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        if error is None:
+            failed = sum(draft.status == "failed" for draft in drafts)
+            self._tally.failed += failed
+            self._tally.done += len(drafts) - failed
+            self.last_commit_s = self._loop.time()
+        else:
+            self._turns.fail(error)
+        self._turns.committed(len(drafts))
+        self._room.set()
+
+
+class Attempted:
+    """What has happened to one attempt so far."""
+
+    __slots__ = (
+        "_try_began_s",
+        "_try_started_at",
+        "ended_s",
+        "error",
+        "failure",
+        "first_started_s",
+        "history",
+        "may_retry",
+        "scored",
+        "started_at",
+        "tries",
+        "try_is_open",
+        "waited_s",
+        "working_s",
+    )
+
+    def __init__(self, now_s: float) -> None:
+        self.first_started_s = self.ended_s = now_s
+        self.started_at = ""
+        self.scored: Scored | None = None
+        self.failure: Failure | None = None
+        self.error: BaseException | None = None
+        self.history: list[Try] = []
+        self.tries = 0
+        self.working_s = 0.0
+        self.waited_s = 0.0
+        self.may_retry = True
+        self.try_is_open = False
+        self._try_began_s = now_s
+        self._try_started_at = ""
+
+    def begin_try(self, now_s: float) -> None:
+        self.tries += 1
+        self.scored = self.failure = self.error = None
+        self.try_is_open = True
+        self._try_began_s = now_s
+        self._try_started_at = utc_text(time.time())
+        if self.tries == 1:
+            self.started_at = self._try_started_at
+
+    def end_try(self, now_s: float) -> None:
+        self.ended_s = now_s
+        self.working_s += now_s - self._try_began_s
+
+    def take(self, value: Any) -> None:
+        """Accept what the function returned, or what a retry policy put in its place."""
+        try:
+            self.scored, self.failure = to_scored(value), None
+        except EvalveError as error:
+            self.failure = Failure(type(error).__name__, str(error))
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        ours = isinstance(error, EvalveError)
+        text = "" if ours else "".join(traceback.format_exception(_below_the_runner(error)))
+        self.failure = Failure(type(error).__name__, str(error), text)
+
+    def give_up(self) -> None:
+        """The run stops before the next try: the last error stands, and a later run tries again."""
+        if self.failure is None:
+            self.failure = Failure("Interrupted", "the run was stopped before the next try")
+
+    def note_try(self, run_id: str, *, asked_again: bool = False) -> None:
+        """Keep the try that just ended."""
+        why = str(self.failure) if self.failure is not None else None
+        if asked_again and why is None:
+            why = "its result asked for another try"
+        self.history.append(Try(self._try_started_at, self.ended_s - self._try_began_s, why, run_id))
+        self.try_is_open = False
+
+    def as_tried(self, value: Any) -> Tried:
+        return Tried(self.tries, self.error, value, self.first_started_s, self.ended_s, self.waited_s)
+
+
+def _below_the_runner(error: BaseException) -> BaseException:
+    """The same error with a traceback that starts in the person's code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_OUR_FOLDER) or "/asyncio/" in filename
+
+
+_OUR_FOLDER = __file__.rpartition("/")[0]
+
+
+def utc_text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,148 @@
+"""From what an evaluation function returned to scores."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+from evalve.errors import ResultError
+from evalve.jsontext import as_text, to_json
+from evalve.metrics import default_metrics, resolve
+from evalve.records import Result, Score
+
+ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What one call of the function gave."""
+
+    scores: list[Score]
+    prompt: Any = None
+    response: Any = None
+
+
+def to_scored(returned: Any) -> Scored:
+    """The scores in a returned value; `ResultError` says what it was where there are none."""
+    if isinstance(returned, Score):
+        return Scored([_checked(returned)])
+    if isinstance(returned, Result):
+        scores = _flat(returned.scores)
+        if not scores:
+            raise ResultError("the evaluation returned a Result without any score")
+        return Scored(scores, returned.prompt, returned.response)
+    return Scored(_flat_or_refused(returned))
+
+
+def _flat_or_refused(returned: Any) -> list[Score]:
+    scores = _scores_in(returned, name="score")
+    if not scores:
+        raise ResultError(f"the evaluation returned an empty {type(returned).__name__}; return {ACCEPTED}")
+    return scores
+
+
+def _flat(values: list[Any]) -> list[Score]:
+    return [score for value in values for score in _scores_in(value, name="score")]
+
+
+def _scores_in(value: Any, *, name: str) -> list[Score]:
+    if isinstance(value, Score):
+        return [_checked(value)]
+    if isinstance(value, Mapping):
+        return [score for key, item in value.items() for score in _scores_in(item, name=str(key))]
+    if isinstance(value, list | tuple):
+        return [score for item in value for score in _scores_in(item, name=name)]
+    plain = _plain_number(value)
+    if plain is not None:
+        return [_checked(Score(name, plain))]
+    raise ResultError(_refusal(value))
+
+
+def _plain_number(value: Any) -> bool | int | float | None:
+    """A bool, int or float; those of numpy and the like are converted."""
+    if isinstance(value, bool | int | float):
+        return value
+    item = getattr(value, "item", None)
+    if callable(item) and (isinstance(value, Number) or type(value).__module__ == "numpy"):
+        converted = item()
+        return converted if isinstance(converted, bool | int | float) else None
+    return None
+
+
+def _checked(score: Score) -> Score:
+    value = score.value
+    if type(value) is bool:
+        return score
+    plain = _plain_number(value)
+    if plain is None:
+        refusal = f"the score {score.name!r} has the value {_short(value)}; it must be a bool or a number"
+        raise ResultError(refusal if not inspect.isawaitable(value) else _refusal(value))
+    if not isinstance(plain, bool) and not math.isfinite(plain):
+        raise ResultError(
+            f"the score {score.name!r} is {plain}, which is no measurement; raise an error instead"
+        )
+    score.value = plain
+    return score
+
+
+def _refusal(value: Any) -> str:
+    if inspect.isawaitable(value):
+        close = getattr(value, "close", None)
+        if callable(close):
+            close()  # or Python warns later, far from here, that it was never awaited
+        return (
+            f"the evaluation returned {as_text(value)}, which was never awaited: "
+            "write `await` before the call (and `async def` for the evaluation)"
+        )
+    if value is None:
+        return f"the evaluation returned None: is a `return` missing? Return {ACCEPTED}"
+    return f"the evaluation returned {_short(value)}; return {ACCEPTED}"
+
+
+def _short(value: Any) -> str:
+    text = as_text(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:79] + '…'}"
+
+
+class ScoreWriter:
+    """JSON text of scores. The commonest ones, a bool without metadata, are encoded once."""
+
+    def __init__(self) -> None:
+        self._common: dict[tuple[str, bool, int], str] = {}
+        self._names: dict[int, tuple[Any, list[str]]] = {}
+
+    def to_json(self, scores: list[Score]) -> str:
+        if len(scores) == 1 and type(scores[0].value) is bool and not scores[0].metadata:
+            score = scores[0]
+            key = (score.name, score.value, id(score.metrics))
+            text = self._common.get(key) if id(score.metrics) in self._names else None
+            if text is None:
+                text = to_json([self._plain(score)])
+                if id(score.metrics) in self._names and len(self._common) < 1000:
+                    self._common[key] = text
+            return text
+        return to_json([self._plain(score) for score in scores])
+
+    def _plain(self, score: Score) -> dict[str, Any]:
+        return {
+            "name": score.name,
+            "value": score.value,
+            "metrics": self._metric_names(score),
+            "metadata": score.metadata,
+        }
+
+    def _metric_names(self, score: Score) -> list[str]:
+        spec = score.metrics
+        if not spec:
+            return [metric.name for metric in default_metrics(score.value)]
+        held = self._names.get(id(spec))
+        if held is not None and held[0] is spec:
+            return held[1]
+        names = [metric.name for metric in resolve(spec)]
+        if len(self._names) < 1000:
+            self._names[id(spec)] = (spec, names)  # holding the object keeps its id its own
+        return names

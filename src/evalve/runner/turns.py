@@ -1,0 +1,278 @@
+"""Slots and bodies: a strategy's task lends a slot; a body that only waits gives it back.
+
+A body is an attempt in progress. A strategy sees tasks; awaiting one is a turn on a slot, which ends
+when the body ends or has to wait. A body that has waited queues for another turn through the same
+iterator. Retries, Ctrl-C and strategies that users write all rest on this one mechanism.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Literal
+
+from evalve.contracts import Strategy, Tally, Task
+from evalve.errors import StrategyError
+from evalve.runner.plan import Attempt, Plan
+
+Ending = Literal["done", "failed", "waiting", "cancelled"]
+
+
+class Body:
+    """An attempt in progress."""
+
+    __slots__ = ("attempt", "awake", "resume", "task", "turn_over")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.task: asyncio.Task[None] | None = None
+        self.turn_over: asyncio.Future[Ending] | None = None
+        self.awake: asyncio.Future[None] | None = None
+        """Set while the body waits; its result ends the wait."""
+        self.resume: asyncio.Future[None] | None = None
+        """Set while the body queues for a turn."""
+
+    def end_turn(self, ending: Ending) -> None:
+        if self.turn_over is not None and not self.turn_over.done():
+            self.turn_over.set_result(ending)
+
+
+class Turns:
+    """The iterator of tasks that a strategy is given, and the bookkeeping of all bodies."""
+
+    def __init__(self, plan: Plan, drive: Callable[[Body], Awaitable[Ending]], tally: Tally) -> None:
+        self.error: BaseException | None = None
+        self.stopping = False
+        self._plan = plan
+        self._drive = drive
+        self._tally = tally
+        self._loop = asyncio.get_running_loop()
+        self._ready: deque[Body] = deque()
+        self._unstarted: dict[int, Body] = {}
+        self._bodies: set[Body] = set()
+        self._uncommitted = 0
+        self._turns_taken = 0
+        self._hungry: deque[asyncio.Future[None]] = deque()
+        self._reading: asyncio.Task[None] | None = None
+
+    # -- what the runner calls
+
+    async def run(self, strategy: Strategy) -> None:
+        """Hand every attempt to the strategy, again and again while work is owed."""
+        try:
+            while not self._is_over() and self.error is None:
+                taken_before = self._turns_taken
+                await self._round(strategy)
+                self._reclaim()
+                if self._ready and self._turns_taken == taken_before:
+                    name = type(strategy).__name__
+                    raise StrategyError(f"{name}.execute() ended without awaiting any task that it was given")
+                if not self._ready and not self._is_over() and self.error is None:
+                    await self._hunger()
+        finally:
+            await self._close()
+        if self.error is not None:
+            raise self.error
+
+    async def _round(self, strategy: Strategy) -> None:
+        results = strategy.execute(self, None)
+        try:
+            async for _ in results:
+                if self.error is not None:
+                    return
+        finally:
+            if isinstance(results, AsyncGenerator):
+                await results.aclose()
+
+    def stop(self) -> None:
+        """Start nothing more; what runs may end, what waits for a retry ends now."""
+        self.stopping = self._tally.stopping = True
+        if self._reading is not None:
+            self._reading.cancel()
+        for body in self._bodies:
+            if body.awake is not None and not body.awake.done():
+                body.awake.set_result(None)
+        self._feed_all()
+
+    def cancel(self) -> None:
+        self.stop()
+        for body in self._bodies:
+            if body.task is not None:
+                body.task.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """End the whole run with this error."""
+        if self.error is None:
+            self.error = error
+        self.cancel()
+
+    def committed(self, drafts: int) -> None:
+        self._uncommitted -= drafts
+        if self._is_over():
+            self._feed_all()
+
+    def uncommitted(self) -> int:
+        return self._uncommitted
+
+    def will_commit(self) -> None:
+        self._uncommitted += 1
+
+    async def wait(self, body: Body, delay_s: float, reason: str) -> bool:
+        """Give the slot back for `delay_s`, then queue for another; false if the run stops meanwhile."""
+        body.end_turn("waiting")
+        body.awake = self._loop.create_future()
+        timer = self._loop.call_later(delay_s, _set, body.awake)
+        waiting = self._tally.waiting
+        waiting[reason] = waiting.get(reason, 0) + 1
+        try:
+            if not self.stopping:
+                await body.awake
+        finally:
+            timer.cancel()
+            body.awake = None
+            waiting[reason] -= 1
+        if self.stopping:
+            return False
+        body.resume = self._loop.create_future()
+        self._ready.append(body)
+        self._feed_one()
+        await body.resume
+        return not self.stopping
+
+    # -- what a strategy calls
+
+    def __aiter__(self) -> Turns:
+        return self
+
+    async def __anext__(self) -> Task:
+        while True:
+            body = self._next_body()
+            if body is not None:
+                self._unstarted[id(body)] = body
+                return lambda: self._turn(body)
+            if self._is_over() or self._unstarted:
+                # with tasks not yet started, the strategy collects first: let it run what it has
+                raise StopAsyncIteration
+            await self._hunger()
+
+    def _next_body(self) -> Body | None:
+        if self._ready:
+            return self._ready.popleft()
+        if self.stopping:
+            return None
+        if self._reading is None and self._plan.needs_rows():
+            self._reading = self._loop.create_task(self._read())
+        attempt = self._plan.take()
+        if attempt is None:
+            return None
+        body = Body(attempt)
+        self._bodies.add(body)
+        return body
+
+    async def _read(self) -> None:
+        try:
+            await self._plan.refill(at_most=self._tally.in_flight + 1)
+            self._tally.total = self._plan.total
+            self._tally.skipped = self._plan.skipped
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._reading = None
+            self._feed_all()
+
+    async def _turn(self, body: Body) -> Ending:
+        if self._unstarted.pop(id(body), None) is None:
+            self.fail(StrategyError("the concurrency strategy awaited the same task twice"))
+            return "cancelled"
+        if self.stopping and body.task is None:
+            self._drop(body)
+            return "cancelled"
+        self._turns_taken += 1
+        tally = self._tally
+        tally.in_flight += 1
+        if tally.in_flight > tally.peak_in_flight:
+            tally.peak_in_flight = tally.in_flight
+        over: asyncio.Future[Ending] = self._loop.create_future()
+        body.turn_over = over
+        if body.task is None:
+            body.task = self._loop.create_task(self._live(body))
+        elif body.resume is not None:
+            _set(body.resume)
+        try:
+            return await over
+        finally:
+            tally.in_flight -= 1
+
+    async def _live(self, body: Body) -> None:
+        ending: Ending = "cancelled"
+        try:
+            ending = await self._drive(body)
+        except asyncio.CancelledError:
+            if self.error is None and not self.stopping:
+                raise
+        except BaseException as error:
+            self.fail(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._bodies.discard(body)
+            body.end_turn(ending)
+            if self._is_over():
+                self._feed_all()
+
+    # -- bookkeeping
+
+    def _is_over(self) -> bool:
+        if self._bodies or self._uncommitted:
+            return False
+        return self.stopping or self._plan.is_over
+
+    def _reclaim(self) -> None:
+        """Take back the tasks that a strategy took and never awaited."""
+        for body in self._unstarted.values():
+            if self.stopping and body.task is None:
+                self._drop(body)
+            else:
+                self._ready.append(body)
+        self._unstarted.clear()
+
+    def _drop(self, body: Body) -> None:
+        self._bodies.discard(body)
+        if self._is_over():
+            self._feed_all()
+
+    async def _hunger(self) -> None:
+        """Wait until there may be a body, or the end."""
+        fed = self._loop.create_future()
+        self._hungry.append(fed)
+        await fed
+
+    def _feed_one(self) -> None:
+        while self._hungry:
+            fed = self._hungry.popleft()
+            if not fed.done():
+                fed.set_result(None)
+                return
+
+    def _feed_all(self) -> None:
+        while self._hungry:
+            _set(self._hungry.popleft())
+
+    async def _close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        tasks = [body.task for body in self._bodies if body.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while self._uncommitted and self.error is None:
+            await self._hunger()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

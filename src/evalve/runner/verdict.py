@@ -1,0 +1,44 @@
+"""Whether an evaluation passes: failures within tolerance, and every gate reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evalve.contracts import EvaluationInfo, Runnable
+from evalve.options import Threshold, Tolerance
+from evalve.summary import MetricValue, find
+
+NO_FAILURES = Tolerance(count=0)
+
+
+def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: Runnable) -> list[str]:
+    """Each reason in words; none means that the evaluation passes."""
+    asked = evaluation.options
+    found = []
+    recorded = info.done + info.failed
+    tolerance = asked.allow_failures or NO_FAILURES
+    if not tolerance.allows(info.failed, recorded):
+        allowed = f", and {tolerance} may" if asked.allow_failures else ""
+        found.append(f"{info.failed} of {recorded} samples failed{allowed}")
+    # the command line's gate of a name stands in for the decorator's
+    asked_names = {threshold.name for threshold in asked.fail_under or ()}
+    declared = [threshold for threshold in evaluation.require if threshold.name not in asked_names]
+    for threshold in (*(asked.fail_under or ()), *declared):
+        found.extend(_misses(threshold, metrics))
+    return found
+
+
+def _misses(threshold: Threshold, metrics: Sequence[MetricValue]) -> list[str]:
+    values = find(metrics, threshold.name)
+    if not values:
+        known = ", ".join(dict.fromkeys(f"{v.evaluator}.{v.metric}" for v in metrics)) or "no scores at all"
+        return [f"{threshold.name} is required to reach {threshold.minimum:g}, but there is only {known}"]
+    return [
+        f"{value.evaluator}.{value.metric} is {_shown(value.value)}, below the required {threshold.minimum:g}"
+        for value in values
+        if value.value is None or value.value < threshold.minimum
+    ]
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4g}"

@@ -1,0 +1,218 @@
+"""What `show` and `list` tell of experiments, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from evalve.contracts import ExperimentInfo, RunInfo, Store
+from evalve.records import Record
+from evalve.show import figures
+from evalve.show.exporting import export_row
+from evalve.show.finding import Labelled, evaluations_of, experiment_named
+from evalve.show.overview import (
+    Overview,
+    bounds,
+    decisions_of,
+    metric_text,
+    overview,
+    samples_line,
+    status_of_experiment,
+    time_line,
+)
+from evalve.show.samples import Choice, chosen, samples_text
+from evalve.show.tables import Column, table, visible
+from evalve.summary import MetricValue
+
+
+def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> list[str]:
+    if not experiments:
+        return ["no experiments yet; `evalve init` writes a first evaluation"]
+    columns = [
+        Column("experiment", flexible=True, minimum=20),
+        Column("status"),
+        Column("done", align="right"),
+        Column("failed", align="right"),
+        Column("evaluations", align="right"),
+        Column("last written"),
+    ]
+    rows = [
+        [
+            one.name,
+            status_of_experiment(one),
+            figures.out_of(one.done, one.total),
+            str(one.failed),
+            str(one.evaluations),
+            figures.when(one.updated_at),
+        ]
+        for one in experiments
+    ]
+    return table(columns, rows, width=width)
+
+
+def list_json(experiments: Sequence[ExperimentInfo]) -> str:
+    rows = [{**asdict(one), "status": status_of_experiment(one)} for one in experiments]
+    return json.dumps(rows, indent=2)
+
+
+def show_text(
+    store: Store, name: str, *, evaluation: str | None, choice: Choice, width: int | None
+) -> Iterator[str]:
+    """The experiment line by line: each evaluation's scores first, then its samples."""
+    experiment = experiment_named(store, name)
+    evaluations = evaluations_of(store, experiment.name, evaluation)
+    status, written = status_of_experiment(experiment), figures.when(experiment.updated_at)
+    yield f"{visible(experiment.name)} · {status} · {written}"
+    for one in evaluations:
+        yield ""
+        yield from overview_text(overview(store, experiment, one), full=choice.full)
+        yield ""
+        yield from samples_text(store, one.info, choice, width=width)
+
+
+def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
+    yield visible(one.label)
+    yield f"  status    {visible(one.status)}"
+    yield f"  samples   {samples_line(one.info)}"
+    yield f"  time      {time_line(one.info)}"
+    if one.failure_kinds:
+        kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
+        yield f"  failures  {kinds}"
+    if one.runs:
+        yield from _decisions(one.runs[-1], full=full)
+    if one.metrics:
+        yield ""
+        yield from metrics_text(one.metrics)
+    if one.info.failed:
+        yield from failures_text(one)
+
+
+def metrics_text(metrics: Sequence[MetricValue]) -> list[str]:
+    columns = [Column("evaluator"), Column("metric"), Column("value [95% interval]"), Column("n")]
+    rows = [
+        [
+            metric.evaluator,
+            metric.metric,
+            metric_text(metric),
+            _counted(metric),
+        ]
+        for metric in metrics
+    ]
+    return table(columns, rows, indent="  ")
+
+
+def _counted(metric: MetricValue) -> str:
+    if metric.observations == metric.samples:
+        return str(metric.samples)
+    return f"{metric.observations} in {figures.plural(metric.samples, 'sample')}"
+
+
+def failures_text(one: Overview) -> Iterator[str]:
+    """Failures beside the scores: what they would make of each proportion at worst and at best."""
+    counted = one.info.done + one.info.failed
+    noun = "sample" if counted == 1 else "samples"
+    sentence = f"  {one.info.failed} of {counted} {noun} failed: not counted above"
+    bounded = [(metric, each) for metric in one.metrics if (each := bounds(metric, one.info)) is not None]
+    if len(bounded) == 1:
+        yield f"{sentence}; {_worst_and_best(*bounded[0][1])}"
+        return
+    yield sentence
+    for metric, each in bounded:
+        yield f"    {visible(f'{metric.evaluator} {metric.metric}')}: {_worst_and_best(*each)}"
+
+
+def _worst_and_best(worst: float, best: float) -> str:
+    return f"{worst:.2f} if all wrong … {best:.2f} if all right"
+
+
+def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
+    decisions = decisions_of(run)
+    if not decisions:
+        return
+    limits = [str(decisions[0].get("from", "?")), *(str(one.get("to", "?")) for one in decisions)]
+    if len(limits) > 9 and not full:
+        limits = [*limits[:4], "…", *limits[-4:]]
+    yield f"  adapted   {' → '.join(limits)} at once, {figures.plural(len(decisions), 'decision')}"
+    for one in decisions if full else ():
+        change = f"{one.get('from', '?')} → {one.get('to', '?')}"
+        yield visible(
+            f"            after {one.get('at_s', '?')} s: {change}, {one.get('reason', 'no reason')}"
+        )
+
+
+def show_json(store: Store, name: str, *, evaluation: str | None, choice: Choice) -> Iterator[str]:
+    """The same for machines, in pieces, so that an experiment of any size is written in little memory."""
+    experiment = experiment_named(store, name)
+    evaluations = evaluations_of(store, experiment.name, evaluation)
+    head = {**asdict(experiment), "experiment": experiment.name, "status": status_of_experiment(experiment)}
+    for key in ("name", "evaluations"):
+        del head[key]
+    yield json.dumps(head)[:-1] + ', "evaluations": ['
+    for place, one in enumerate(evaluations):
+        yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one)))[:-1]
+        yield ', "samples": ['
+        records = islice(chosen(store, one.info, choice.which), choice.limit)
+        for number, record in enumerate(records):
+            yield ("," if number else "") + json.dumps(_sample(record, one))
+        yield "]}"
+    yield "]}\n"
+
+
+def _as_plain(one: Overview) -> dict[str, Any]:
+    info = one.info
+    return {
+        "evaluation": one.label,
+        "key": info.spec.key,
+        "status": one.status,
+        "total": info.total,
+        "done": info.done,
+        "failed": info.failed,
+        "started_at": info.first_started_at,
+        "ended_at": info.last_ended_at,
+        "wall_s": info.wall_s,
+        "working_s": info.working_s,
+        "speed_up": one.speed_up,
+        "metrics": [_metric(metric, one) for metric in one.metrics],
+        "failure_kinds": dict(one.failure_kinds),
+        "runs": [_run(run) for run in one.runs],
+    }
+
+
+def _metric(metric: MetricValue, one: Overview) -> dict[str, Any]:
+    worst_and_best = bounds(metric, one.info)
+    return {
+        "evaluator": metric.evaluator,
+        "metric": metric.metric,
+        "value": metric.value,
+        "low": metric.low,
+        "high": metric.high,
+        "observations": metric.observations,
+        "samples": metric.samples,
+        "note": metric.note,
+        "if_failed_were_wrong": worst_and_best[0] if worst_and_best else None,
+        "if_failed_were_right": worst_and_best[1] if worst_and_best else None,
+    }
+
+
+def _run(run: RunInfo) -> dict[str, Any]:
+    report = dict(run.report)
+    return {
+        "id": run.id,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "status": run.status,
+        "options": dict(run.options),
+        "versions": dict(run.versions),
+        "git_commit": run.git_commit,
+        "cpu_s": report.get("cpu_s"),
+        "peak_memory_bytes": report.get("peak_memory_bytes"),
+        "fingerprint": dict(run.fingerprint),
+        "report": report,
+    }
+
+
+def _sample(record: Record, one: Labelled) -> Mapping[str, Any]:
+    return {**export_row(record, one.label), "history": [asdict(each) for each in record.history]}

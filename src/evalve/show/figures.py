@@ -1,0 +1,113 @@
+"""Numbers as people read them: values, intervals, durations, shares."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+
+def value(number: float | int | None) -> str:
+    """Three decimals near one, fewer above; whole numbers stay whole, nothing is a dash."""
+    if number is None:
+        return "–"
+    if isinstance(number, bool | int):
+        return str(number)
+    size = abs(number)
+    if 0 < size < 0.001 or size >= 1e7:
+        return f"{number:.3g}"
+    return f"{number:.{3 if size < 10 else 2 if size < 100 else 1}f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`[0.53, 0.98]`, with more decimals where the ends would look the same, or nothing."""
+    if low is None or high is None:
+        return ""
+    decimals = 2 if max(abs(low), abs(high)) < 100 else 1
+    while decimals < 4 and low != high and f"{low:.{decimals}f}" == f"{high:.{decimals}f}":
+        decimals += 1
+    return f"[{_unsigned_zero(low, decimals)}, {_unsigned_zero(high, decimals)}]"
+
+
+def with_interval(number: float | None, low: float | None, high: float | None) -> str:
+    return f"{value(number)} {interval(low, high)}".rstrip()
+
+
+def signed(number: float | None) -> str:
+    """A difference: `+0.120`, `-0.040`, `0.000`."""
+    if number is None:
+        return "–"
+    text = value(abs(float(number)))
+    if float(text) == 0:
+        return text
+    return ("+" if number > 0 else "-") + text
+
+
+def duration(seconds: float) -> str:
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def percent(part: int, whole: int | None) -> str:
+    """`92.5%`, or nothing where the whole is not known; only all is `100%`."""
+    if not whole:
+        return ""
+    share = 100 * part / whole
+    return f"{min(share, 99.9) if part < whole else share:.1f}".removesuffix(".0") + "%"
+
+
+def out_of(part: int, whole: int | None) -> str:
+    return f"{part}/{'?' if whole is None else whole}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def size(count_bytes: float) -> str:
+    """Bytes as `12.3 MB`."""
+    amount, unit = float(count_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def when(instant_at: str | None) -> str:
+    """A stored instant to the minute, in local time; what is no instant is shown as it is."""
+    if not instant_at:
+        return "–"
+    try:
+        moment = datetime.fromisoformat(instant_at)
+    except ValueError:
+        return instant_at
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def text_of(content: Any) -> str:
+    """A stored prompt, response or row as text: strings as they are, the rest as JSON."""
+    if content is None:
+        return ""
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def score_text(content: Any) -> str:
+    """A score's value: a number as a number, a truth value as such, the rest as JSON."""
+    if isinstance(content, float):
+        return value(content)
+    return str(content) if isinstance(content, bool | int) else text_of(content)
+
+
+def _unsigned_zero(number: float, decimals: int) -> str:
+    text = f"{number:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text

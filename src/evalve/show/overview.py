@@ -1,0 +1,121 @@
+"""What is known of an evaluation beside its samples: status, metrics, failures, times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalve.contracts import EvaluationInfo, ExperimentInfo, RunInfo, Store
+from evalve.show import figures
+from evalve.show.finding import Labelled
+from evalve.summary import MetricValue, summarise
+
+# a mean of right and wrong: what a failed sample could have made of it is known
+_PROPORTIONS = frozenset({"accuracy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One evaluation as `show` tells of it."""
+
+    label: str
+    info: EvaluationInfo
+    status: str
+    metrics: Sequence[MetricValue]
+    failure_kinds: Mapping[str, int]
+    runs: Sequence[RunInfo]
+
+    @property
+    def speed_up(self) -> float | None:
+        return speed_up(self.info)
+
+
+def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overview:
+    runs = store.runs(one.info.id)
+    return Overview(
+        label=one.label,
+        info=one.info,
+        status=status_of(one.info, runs, experiment.running),
+        metrics=summarise(store.observations(one.info.id), stored=one.info.metrics),
+        failure_kinds=failure_kinds(store, one.info),
+        runs=runs,
+    )
+
+
+def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None) -> str:
+    """complete, partial, interrupted or `running by …`; a dead process leaves `running` in its last run."""
+    last = runs[-1].status if runs else "complete"
+    if last == "running" and running is not None:
+        return f"running by {running}"
+    if info.total is not None and info.done + info.failed >= info.total:
+        return "complete"
+    return "partial" if last == "complete" else "interrupted"
+
+
+def status_of_experiment(experiment: ExperimentInfo) -> str:
+    if experiment.running is not None:
+        return "running"
+    counted = experiment.done + experiment.failed
+    return "complete" if experiment.total is not None and counted >= experiment.total else "partial"
+
+
+def failure_kinds(store: Store, info: EvaluationInfo) -> dict[str, int]:
+    """How many samples failed with what, the most frequent first."""
+    if not info.failed:
+        return {}
+    kinds = Counter(
+        record.failure.kind if record.failure else "unknown"
+        for record in store.records(info, status="failed")
+    )
+    return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+
+
+def speed_up(info: EvaluationInfo) -> float | None:
+    """Summed working time over the time that a person waited."""
+    return info.working_s / info.wall_s if info.wall_s > 0 and info.working_s > 0 else None
+
+
+def bounds(metric: MetricValue, info: EvaluationInfo) -> tuple[float, float] | None:
+    """The proportion if every failed sample had been wrong, and if every one had been right."""
+    if metric.metric not in _PROPORTIONS or metric.value is None or not 0 <= metric.value <= 1:
+        return None
+    if not info.failed:
+        return None
+    # a failed sample weighs as much as one that was scored, however many scores that one has
+    scored = min(metric.observations, info.done)
+    right = metric.value * scored
+    return right / (scored + info.failed), (right + info.failed) / (scored + info.failed)
+
+
+def metric_text(metric: MetricValue) -> str:
+    """`0.875 [0.53, 0.98]`, then why the value is missing or old, where that is so."""
+    number = metric.value
+    whole = metric.metric in ("count", "sum") and number is not None and number.is_integer()
+    text = figures.with_interval(
+        int(number) if whole and number is not None else number, metric.low, metric.high
+    )
+    return f"{text} ({metric.note})" if metric.note else text
+
+
+def samples_line(info: EvaluationInfo) -> str:
+    share = figures.percent(info.done, info.total)
+    done = f"{figures.out_of(info.done, info.total)} done"
+    return ", ".join(
+        part
+        for part in (f"{done} ({share})" if share else done, f"{info.failed} failed" if info.failed else "")
+        if part
+    )
+
+
+def time_line(info: EvaluationInfo) -> str:
+    faster = speed_up(info)
+    times = f"{figures.duration(info.wall_s)} wall, {figures.duration(info.working_s)} working"
+    return f"{times}, speed-up ×{faster:.1f}" if faster is not None else times
+
+
+def decisions_of(run: RunInfo) -> list[Mapping[str, Any]]:
+    """What an adaptive strategy decided, as it was reported."""
+    decisions = run.report.get("decisions")
+    return [one for one in decisions if isinstance(one, Mapping)] if isinstance(decisions, list) else []

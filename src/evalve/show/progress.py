@@ -1,0 +1,186 @@
+"""Progress while evaluations run: status lines on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from evalve.contracts import Progress, Tally
+from evalve.show.live import LiveProgress, UsageMeter, View, Watched
+from evalve.show.notebook import NotebookView, in_notebook
+from evalve.show.status_line import Style, fraction, last_line, plain_line, shortened, status_line
+from evalve.show.terminal import OutputGuard, StatusArea, write_all
+
+Mode = Literal["auto", "plain", "off"]
+
+MOST_LINES = 5
+QUIET_S = 2.0
+"""A log hears nothing of runs shorter than this, nor two milestones within it."""
+REMINDER_S = 30.0
+
+
+def make_progress(
+    *,
+    mode: Mode,
+    stream_fd: int | None,
+    environ: Mapping[str, str],
+    now_s: Callable[[], float] = time.monotonic,
+) -> Progress:
+    """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards."""
+    kind = choose(mode, tty=_is_terminal(stream_fd), notebook=in_notebook(), environ=environ)
+    unicode = speaks_unicode(environ)
+    view: View
+    if kind == "notebook":
+        view = NotebookView()
+    elif kind == "off" or stream_fd is None:
+        return SilentProgress()
+    elif kind == "terminal":
+        view = TerminalView(stream_fd, Style(unicode=unicode, colour=not environ.get("NO_COLOR")))
+    else:
+        view = PlainView(stream_fd, unicode=unicode)
+    return LiveProgress(view, now_s=now_s)
+
+
+def choose(
+    mode: Mode, *, tty: bool, notebook: bool, environ: Mapping[str, str]
+) -> Literal["off", "plain", "terminal", "notebook"]:
+    """Which view: status lines only where someone looks at them and they can be drawn."""
+    if mode != "auto":
+        return mode
+    if notebook:
+        return "notebook"
+    in_ci = environ.get("CI", "").lower() not in ("", "0", "false")
+    one_of_many = "PYTEST_XDIST_WORKER" in environ
+    if not tty or in_ci or one_of_many or environ.get("TERM", "dumb") == "dumb":
+        return "plain"
+    return "terminal"
+
+
+def speaks_unicode(environ: Mapping[str, str]) -> bool:
+    """Whether what reads our output expects UTF-8. Streams do not tell: pytest's stand-ins always say so."""
+    names = ("PYTHONIOENCODING", "LC_ALL", "LC_CTYPE", "LANG")
+    encoding = next((environ[name] for name in names if environ.get(name)), "")
+    return "utf8" in encoding.lower().replace("-", "")
+
+
+def _is_terminal(fd: int | None) -> bool:
+    try:
+        return fd is not None and os.isatty(fd)
+    except OSError:
+        return False
+
+
+class SilentProgress:
+    """Shows nothing; notes go to logging, where whoever wants them finds them."""
+
+    def started(self, tally: Tally) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        logging.getLogger("evalve").warning("%s", text)
+
+    def finished(self, tally: Tally) -> None:
+        pass
+
+
+class TerminalView:
+    """One status line per running evaluation, below the cursor, redrawn five times a second."""
+
+    interval_s = 0.2
+
+    def __init__(self, fd: int, style: Style) -> None:
+        self._style = style
+        self._area = StatusArea(fd, unicode=style.unicode)
+        self._guard = OutputGuard(self._area)
+        self._meter = UsageMeter()
+
+    def open(self) -> None:
+        self._guard.install()
+
+    def draw(self, running: Sequence[Watched], now_s: float) -> None:
+        columns, rows = self._area.size()
+        # one column stays free, for the cursor; one row, for the line that the cursor is on
+        self._area.show(self._lines(running, now_s, columns - 1)[: rows - 1])
+
+    def note(self, text: str) -> None:
+        self._area.print(f"evalve: {text}")
+
+    def ended(self, watched: Watched, now_s: float) -> None:
+        """Nothing: its line goes with the next drawing."""
+
+    def close(self) -> None:
+        self._area.clear()
+        self._guard.remove()
+
+    def _lines(self, running: Sequence[Watched], now_s: float, width: int) -> list[str]:
+        usage = self._meter.read(now_s)
+        lines = [
+            status_line(
+                watched.tally,
+                now_s=now_s,
+                width=width,
+                rate_per_s=watched.rate_per_s,
+                # it is the whole process's: once is enough
+                usage=usage if place == 0 else None,
+                style=self._style,
+            )
+            for place, watched in enumerate(running[:MOST_LINES])
+        ]
+        if len(running) > MOST_LINES:
+            lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
+        return lines
+
+
+class PlainView:
+    """Lines for a log: at every quarter, every half minute, and at the end; none for a short run."""
+
+    interval_s = 0.5
+
+    def __init__(self, fd: int, *, unicode: bool = True) -> None:
+        self._fd: int | None = fd
+        self._encoding = "utf-8" if unicode else "ascii"
+
+    def open(self) -> None:
+        """Nothing: a log has no room to make."""
+
+    def draw(self, running: Sequence[Watched], now_s: float) -> None:
+        for watched in running:
+            quarters = _quarters(watched.tally)
+            if is_worth_a_line(watched, quarters, now_s):
+                watched.spoken_s, watched.milestone = now_s, quarters
+                self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
+
+    def note(self, text: str) -> None:
+        self._write(f"evalve: {text}")
+
+    def ended(self, watched: Watched, now_s: float) -> None:
+        if now_s - watched.tally.started_s >= QUIET_S:
+            self._write(last_line(watched.tally, now_s=now_s))
+
+    def close(self) -> None:
+        """Nothing: the descriptor is the caller's."""
+
+    def _write(self, line: str) -> None:
+        if self._fd is None:
+            return
+        try:
+            write_all(self._fd, f"{line}\n".encode(self._encoding, "replace"))
+        except OSError:
+            # nobody reads any more
+            self._fd = None
+
+
+def is_worth_a_line(watched: Watched, quarters: int, now_s: float) -> bool:
+    """A quarter was passed a while after the last line, or it has been silent for long."""
+    silent_s = now_s - watched.spoken_s
+    # the last quarter is told when the evaluation has ended
+    passed = watched.milestone < quarters < 4
+    return silent_s >= REMINDER_S or (passed and silent_s >= QUIET_S)
+
+
+def _quarters(tally: Tally) -> int:
+    share = fraction(tally)
+    return 0 if share is None else int(share * 4)

@@ -1,0 +1,118 @@
+"""What pytest tells about evaluations: why one fails, its JUnit properties, the summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from evalve.contracts import EvaluationInfo, Store
+from evalve.show import figures
+from evalve.show.tables import shortened, visible
+from evalve.summary import MetricValue
+
+_FAILURES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the summary says about one evaluation; plain values, so that it travels between processes."""
+
+    name: str
+    experiment: str
+    done: int
+    failed: int
+    total: int | None
+    ran: int
+    """Samples that ran now; the others were done before."""
+    wall_s: float
+    working_s: float
+    metrics: list[dict[str, Any]]
+    problems: list[str]
+    interrupted: bool
+
+    @classmethod
+    def about(
+        cls,
+        info: EvaluationInfo,
+        metrics: Sequence[MetricValue],
+        *,
+        ran: int,
+        problems: Sequence[str],
+        interrupted: bool,
+    ) -> Told:
+        return cls(
+            name=info.spec.name,
+            experiment=info.spec.experiment,
+            done=info.done,
+            failed=info.failed,
+            total=info.total,
+            ran=ran,
+            wall_s=info.wall_s,
+            working_s=info.working_s,
+            metrics=[metric.to_plain() for metric in metrics],
+            problems=list(problems),
+            interrupted=interrupted,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def properties(told: Told) -> Iterator[tuple[str, object]]:
+    """JUnit properties of an evaluation's item."""
+    yield "evalve.experiment", told.experiment
+    yield "evalve.samples", told.done + told.failed
+    yield "evalve.failed", told.failed
+    for metric in told.metrics:
+        name = f"{metric['evaluator']}.{metric['metric']}"
+        if metric["value"] is not None:
+            yield name, metric["value"]
+        if metric["low"] is not None:
+            yield f"{name}.low", metric["low"]
+            yield f"{name}.high", metric["high"]
+
+
+def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
+    """Why an evaluation fails, with the first samples that broke and where to look further."""
+    lines = [f"{told.name}: {problem}" for problem in told.problems]
+    if told.failed:
+        for record in islice(store.records(info, status="failed"), _FAILURES_SHOWN):
+            reason = visible(str(record.failure))
+            lines.append(f"  sample {visible(record.sample_id)}: {shortened(reason, 300)}")
+        if told.failed > _FAILURES_SHOWN:
+            lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
+        lines.append(f"see: evalve show {told.experiment} --errors")
+    return "\n".join(lines)
+
+
+def summary_lines(told: Sequence[Mapping[str, Any]], *, resume_command: str) -> Iterator[str]:
+    """The section at the end of a pytest run."""
+    everything = [Told(**one) for one in told]
+    for one in everything:
+        yield f"{visible(one.name)}  {_counts(one)}"
+        for metric in one.metrics:
+            shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
+            yield f"  {visible(metric['evaluator'])}  {visible(metric['metric'])} {shown}  n={metric['observations']}"
+        for problem in one.problems:
+            yield f"  not passed: {problem}"
+    experiment = everything[-1].experiment
+    if any(one.interrupted for one in everything):
+        yield f"interrupted; what was done is saved. To go on: {resume_command}"
+    elif all(one.ran == 0 and not one.failed for one in everything):
+        yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
+    yield f"see: evalve show {experiment}"
+
+
+def _counts(one: Told) -> str:
+    """`40/40 done, 2 failed, 1.2 s (×8.1)`."""
+    parts = [f"{figures.out_of(one.done, one.total)} done"]
+    if one.failed:
+        parts.append(f"{one.failed} failed")
+    before = one.done + one.failed - one.ran
+    if before > 0:
+        parts.append(f"{before} of them before")
+    if one.wall_s > 0:
+        parts.append(f"{figures.duration(one.wall_s)} (×{one.working_s / one.wall_s:.1f})")
+    return ", ".join(parts)

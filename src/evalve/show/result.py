@@ -1,0 +1,146 @@
+"""What a direct call of an evaluation returns: its metrics and its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from evalve.contracts import EvaluationInfo, Store
+from evalve.errors import OptionError
+from evalve.records import Record
+from evalve.show.experiment import overview_text
+from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
+from evalve.show.figures import text_of
+from evalve.show.html import overview_html
+from evalve.show.overview import Overview, failure_kinds, status_of
+from evalve.show.samples import Choice, samples_text
+from evalve.show.tables import visible
+from evalve.summary import MetricValue, as_table
+
+_SAMPLES_SHOWN = 10
+_WIDTH = 100
+
+
+class EvaluationResult:
+    """The outcome of one evaluation. Records are read from the store as they are asked for."""
+
+    def __init__(
+        self,
+        store: Store,
+        info: EvaluationInfo,
+        metrics: Sequence[MetricValue],
+        report: Mapping[str, Any],
+        verdict: Sequence[str] = (),
+    ) -> None:
+        self._store = store
+        self._info = info
+        self.metrics = list(metrics)
+        self.report = dict(report)
+        self.problems = list(verdict)
+        """Why the evaluation did not pass; empty if it did."""
+
+    @property
+    def experiment(self) -> str:
+        return self._info.spec.experiment
+
+    @property
+    def evaluation(self) -> str:
+        return self._info.spec.name
+
+    @property
+    def done(self) -> int:
+        return self._info.done
+
+    @property
+    def failed(self) -> int:
+        return self._info.failed
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    @property
+    def summary(self) -> dict[str, dict[str, float | None]]:
+        """`summary["exact_match"]["accuracy"]`."""
+        return as_table(self.metrics)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._store.records(self._info)
+
+    def __len__(self) -> int:
+        return self.done + self.failed
+
+    def __bool__(self) -> bool:
+        """A result is there although it has no records."""
+        return True
+
+    @property
+    def records(self) -> list[Record]:
+        return list(self)
+
+    @property
+    def failures(self) -> list[Record]:
+        return list(self._store.records(self._info, status="failed"))
+
+    def __repr__(self) -> str:
+        lines = list(overview_text(self._overview()))
+        lines += [f"  not passed: {visible(problem)}" for problem in self.problems]
+        choice = Choice(limit=_SAMPLES_SHOWN)
+        samples = samples_text(self._store, self._info, choice, width=_WIDTH, hints=False)
+        return "\n".join([*lines, "", *samples])
+
+    def _repr_html_(self) -> str:
+        shown = islice(iter(self), _SAMPLES_SHOWN)
+        return overview_html(self._overview(), verdict=self.problems, records=shown)
+
+    def _overview(self) -> Overview:
+        return Overview(
+            label=f"{self.evaluation} in experiment {self.experiment}",
+            info=self._info,
+            status=status_of(self._info, (), None),
+            metrics=self.metrics,
+            failure_kinds=failure_kinds(self._store, self._info),
+            runs=(),
+        )
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame: a row per sample and repeat, a column per score."""
+        try:
+            import pandas
+        except ImportError:
+            raise OptionError("to_pandas() needs pandas: `pip install pandas`") from None
+        return pandas.DataFrame(self._columns())
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame of the same; what is neither text, number nor truth value is JSON text."""
+        try:
+            import polars
+        except ImportError:
+            raise OptionError("to_polars() needs polars: `pip install polars`") from None
+        return polars.DataFrame({name: _uniform(column) for name, column in self._columns().items()})
+
+    def _columns(self) -> dict[str, list[Any]]:
+        rows = [export_row(record, self.evaluation) for record in self]
+        score_names = list(dict.fromkeys(score["name"] for row in rows for score in row["scores"]))
+        keys = [key for key in KEYS if key != "scores"]
+        columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in keys}
+        columns["failure"] = [_failure_text(row["failure"]) for row in rows]
+        flat = [flat_scores(row["scores"], score_names) for row in rows]
+        for place, column in enumerate(score_columns(score_names, keys)):
+            columns[column] = [values[place] for values in flat]
+        return columns
+
+
+def _failure_text(failure: Mapping[str, str] | None) -> str | None:
+    return f"{failure['kind']}: {failure['message']}" if failure else None
+
+
+def _uniform(column: list[Any]) -> list[Any]:
+    """A column that polars can give one type: all truth values, all numbers, or all text."""
+    kinds = {type(cell) for cell in column if cell is not None}
+    if kinds <= {bool} or kinds <= {int} or kinds <= {str}:
+        return column
+    if kinds <= {bool, int, float}:
+        return [None if cell is None else float(cell) for cell in column]
+    return [None if cell is None else text_of(cell) for cell in column]

@@ -1,0 +1,185 @@
+"""Samples on a terminal: a table of them, or each in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from evalve.contracts import EvaluationInfo, Store
+from evalve.metrics import as_number
+from evalve.records import Failure, Record, Score
+from evalve.show import figures
+from evalve.show.tables import Column, block, table, visible, width_of
+
+Which = Literal["all", "errors", "failed"]
+"""all; errors: samples that broke; failed: samples that were scored and are wrong."""
+
+LIMIT = 20
+_TRACEBACK_LINES = 4
+_SCORE_CELLS = 24
+_NONE: dict[Which, str] = {
+    "all": "no samples yet",
+    "errors": "no sample failed",
+    "failed": "no wrong answers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which samples to show, how many of them, and how much of each."""
+
+    which: Which = "all"
+    limit: int | None = None
+    full: bool = False
+
+    @property
+    def at_most(self) -> int | None:
+        """`None` for all: asked for with `full`, unless a limit is said."""
+        if self.limit is not None:
+            return self.limit
+        return None if self.full else LIMIT
+
+
+def chosen(store: Store, info: EvaluationInfo, which: Which) -> Iterator[Record]:
+    """The evaluation's records in dataset order, read as they are asked for."""
+    records = store.records(info, status="failed" if which == "errors" else None)
+    return (record for record in records if is_wrong(record)) if which == "failed" else records
+
+
+def is_wrong(record: Record) -> bool:
+    """Scored, and one of the scores is false or zero. A sample that broke is not wrong: it is unscored."""
+    return record.ok and any(as_number(score.value) == 0 for score in record.scores)
+
+
+def samples_text(
+    store: Store, info: EvaluationInfo, choice: Choice, *, width: int | None, hints: bool = True
+) -> Iterator[str]:
+    """The lines that show the chosen samples, and how many were left out; `hints` name the options."""
+    shown, left_out = _first(store, info, choice)
+    if choice.full:
+        for record in shown:
+            yield from _in_full(record)
+    elif choice.which == "errors":
+        for record in shown:
+            yield from _error(record)
+    elif shown:
+        yield from _table(shown, choice.which, width)
+    if not shown and not left_out:
+        yield _NONE[choice.which]
+    if left_out:
+        yield f"… and {left_out} more" + (": --full shows all, --limit N the first N" if hints else "")
+    if hints and choice.which == "all" and not choice.full and info.failed:
+        yield "--errors shows why samples failed"
+
+
+def _first(store: Store, info: EvaluationInfo, choice: Choice) -> tuple[list[Record], int]:
+    """The first samples, and how many more there are: counted for wrong answers, otherwise known."""
+    records = chosen(store, info, choice.which)
+    shown = list(islice(records, choice.at_most))
+    if choice.which == "failed":
+        return shown, sum(1 for _ in records)
+    known = info.failed if choice.which == "errors" else info.done + info.failed
+    return shown, max(0, known - len(shown))
+
+
+def _table(records: Sequence[Record], which: Which, width: int | None) -> list[str]:
+    repeats = any(record.repeat for record in records)
+    answers = which == "failed"
+    names = list(dict.fromkeys(score.name for record in records for score in record.scores))
+    columns = [
+        Column("sample", flexible=True, minimum=12),
+        *([Column("repeat", align="right")] if repeats else []),
+        *([] if answers else [Column("status")]),
+        *_score_columns(names),
+        Column("time", align="right"),
+        *([] if answers else [Column("tries", align="right")]),
+        Column("prompt or row", flexible=True, minimum=13),
+        *([Column("response", flexible=True, minimum=12)] if answers else []),
+    ]
+    rows = [
+        [
+            record.sample_id,
+            *([str(record.repeat)] if repeats else []),
+            *([] if answers else [record.status]),
+            *_score_cells(record, names),
+            figures.duration(record.wall_s),
+            *([] if answers else [str(record.tries)]),
+            asked(record),
+            *([figures.text_of(record.response)] if answers else []),
+        ]
+        for record in records
+    ]
+    return table(columns, rows, width=width)
+
+
+def _score_columns(names: Sequence[str]) -> list[Column]:
+    """A column per score while they are few, otherwise one for all."""
+    if not _fit_in_columns(names):
+        return [Column("scores", flexible=True, minimum=16)]
+    return [Column(visible(name), flexible=True) for name in names]
+
+
+def _fit_in_columns(names: Sequence[str]) -> bool:
+    return len(names) == 1 or sum(width_of(visible(name)) for name in names) <= _SCORE_CELLS
+
+
+def _score_cells(record: Record, names: Sequence[str]) -> list[str]:
+    if not _fit_in_columns(names):
+        return [scores_text(record) or "–"]
+    values = {name: [score.value for score in record.scores if score.name == name] for name in names}
+    return [", ".join(map(figures.score_text, several)) or "–" for several in values.values()]
+
+
+def scores_text(record: Record) -> str:
+    return ", ".join(f"{score.name} {figures.score_text(score.value)}" for score in record.scores)
+
+
+def asked(record: Record) -> str:
+    """What the sample was about: its prompt, else its row."""
+    return figures.text_of(record.prompt if record.prompt is not None else record.row)
+
+
+def _title(record: Record) -> str:
+    parts = [
+        visible(record.sample_id),
+        *([f"repeat {record.repeat}"] if record.repeat else []),
+        record.status,
+        figures.duration(record.wall_s),
+        "1 try" if record.tries == 1 else f"{record.tries} tries",
+    ]
+    return " · ".join(parts)
+
+
+def _error(record: Record) -> Iterator[str]:
+    yield _title(record)
+    failure = record.failure or Failure("unknown", "no failure was stored")
+    yield from block(str(failure), indent="  ")
+    tail = failure.traceback.rstrip().split("\n")[-_TRACEBACK_LINES:] if failure.traceback.strip() else []
+    # a traceback's last line is the message again
+    if tail and failure.message and tail[-1].endswith(failure.message.split("\n")[-1]):
+        tail.pop()
+    for line in tail:
+        yield from block(line, indent="  │ ")
+    yield ""
+
+
+def _in_full(record: Record) -> Iterator[str]:
+    yield _title(record)
+    for score in record.scores:
+        yield f"  {visible(score.name)}: {visible(figures.score_text(score.value))}{_metadata(score)}"
+    if record.failure is not None:
+        yield from block(record.failure.traceback.rstrip() or str(record.failure), indent="  ")
+    for name, content in (("prompt", record.prompt), ("response", record.response), ("row", record.row)):
+        if content is not None:
+            yield f"  {name}:"
+            yield from block(figures.text_of(content), indent="    ")
+    for number, one in enumerate(record.history, start=1):
+        outcome = visible(one.error) if one.error else "done"
+        yield f"  try {number}: {one.started_at}, {figures.duration(one.wall_s)}, {outcome}"
+    yield ""
+
+
+def _metadata(score: Score) -> str:
+    return f"  {visible(figures.text_of(score.metadata))}" if score.metadata else ""

@@ -1,0 +1,45 @@
+"""Where records live: `open_store` gives the store that a path or URL names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote
+
+from evalve.contracts import CommitSink, RecordDraft, Store
+from evalve.errors import StorageError
+from evalve.storage.database import FileDatabase, MemoryDatabase
+from evalve.storage.sqlite import SqliteStore
+
+__all__ = ["CommitSink", "RecordDraft", "SqliteStore", "Store", "open_store"]
+
+_KNOWN = "a path, sqlite:///FILE (sqlite:////FILE where it begins with a slash), or memory://"
+
+
+def open_store(url: str | Path, *, create: bool = True) -> SqliteStore:
+    """The store at a path or URL. Its file appears with the first write; without `create` it must exist."""
+    scheme, separator, rest = str(url).partition("://")
+    if not separator:
+        return _in_file(Path(url), sync="normal", create=create)
+    if scheme == "memory" and rest in ("", "/"):
+        return SqliteStore(MemoryDatabase())
+    if scheme != "sqlite":
+        raise StorageError(f"{url}: no store is known by {scheme!r}; there is {_KNOWN}")
+    path, _, query = rest.partition("?")
+    if not path.startswith("/") or path == "/":
+        raise StorageError(f"{url}: the file's name is missing or begins too early; write {_KNOWN}")
+    return _in_file(Path(unquote(path[1:])), sync=_sync(str(url), query), create=create)
+
+
+def _in_file(path: Path, *, sync: str, create: bool) -> SqliteStore:
+    absolute = path.expanduser().absolute()
+    url = f"sqlite:///{quote(str(absolute))}{'?sync=full' if sync == 'full' else ''}"
+    return SqliteStore(FileDatabase(absolute, url=url, sync=sync, create=create))
+
+
+def _sync(url: str, query: str) -> str:
+    """How hard each commit is pressed to the disk: `full` also survives the loss of power."""
+    settings = dict(parse_qsl(query, keep_blank_values=True))
+    sync = settings.pop("sync", "normal")
+    if settings or sync not in ("normal", "full"):
+        raise StorageError(f"{url}: the only setting of a SQLite store is sync=normal or sync=full")
+    return sync

@@ -1,0 +1,156 @@
+"""How drafts become rows: new ones in few large statements, those that replace an earlier try one by one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from evalve.contracts import RecordDraft
+from evalve.jsontext import from_json, to_json
+from evalve.storage.database import Database
+from evalve.storage.keys import Keys
+from evalve.storage.schema import UPDATE_RECORD, insert_records
+
+_ROWS_PER_STATEMENT = (64, 16, 4, 1)
+"""Fixed sizes, so that statements stay prepared. Each statement is one step: the interpreter lock is
+given away and fought for once per statement, which is what makes `executemany` slow beside a busy loop."""
+
+_Text = TypeVar("_Text", str, str | None)
+
+
+class Inserts:
+    """Writes the records of one database, for one thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._keys = Keys()
+
+    def write(self, drafts: Sequence[RecordDraft]) -> None:
+        """All or none, in one transaction."""
+        by_evaluation: dict[int, list[RecordDraft]] = {}
+        for draft in drafts:
+            by_evaluation.setdefault(draft.evaluation_id, []).append(draft)
+        try:
+            with self._database.writing() as connection:
+                for evaluation_id, group in by_evaluation.items():
+                    self._write(connection, evaluation_id, group)
+        except BaseException:
+            self._keys.clear()
+            raise
+
+    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
+        """Give samples, with all their repeats, their new places in the dataset."""
+        try:
+            with self._database.writing() as connection:
+                self._keys.merge(connection, evaluation_id)
+                connection.executemany(
+                    "UPDATE records SET idx = ? WHERE id IN"
+                    " (SELECT record_id FROM record_keys WHERE evaluation_id = ? AND sample_id = ?)",
+                    [(index, evaluation_id, cleaned(sample_id)) for sample_id, index in places],
+                )
+        except BaseException:
+            self._keys.clear()
+            raise
+
+    def _write(
+        self, connection: sqlite3.Connection, evaluation_id: int, drafts: Sequence[RecordDraft]
+    ) -> None:
+        self._keys.merge_if_long(connection, evaluation_id)
+        keys = [(draft.sample.id, draft.repeat) for draft in drafts]
+        there = self._keys.find(connection, evaluation_id, keys)
+        tail = self._keys.tail(connection, evaluation_id)
+        first_id = tail.last_id + 1
+        new: list[RecordDraft] = []
+        replacing: list[tuple[int, RecordDraft]] = []
+        for key, draft in zip(keys, drafts, strict=True):
+            record_id = there.get(key)
+            if record_id is None:
+                tail.last_id += 1
+                there[key] = tail.ids[key] = tail.last_id
+                new.append(draft)
+            else:
+                replacing.append((record_id, draft))
+        _insert(connection, first_id, new)
+        for record_id, draft in replacing:
+            _replace(connection, record_id, draft)
+
+
+def _insert(connection: sqlite3.Connection, first_id: int, drafts: Sequence[RecordDraft]) -> None:
+    start = 0
+    for count in _ROWS_PER_STATEMENT:
+        while len(drafts) - start >= count:
+            values: list[object] = []
+            for record_id, draft in enumerate(drafts[start : start + count], first_id + start):
+                sample = draft.sample
+                values += (record_id, draft.evaluation_id, sample.id, draft.repeat)
+                values += _values(draft)
+            connection.execute(insert_records(count), values)
+            start += count
+
+
+def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft) -> None:
+    """Put a new attempt in the place of an earlier one, and keep every try of both."""
+    *earlier, tries = connection.execute(
+        "SELECT history, started_at, wall_s, failure, run_id, tries FROM records WHERE id = ?", (record_id,)
+    ).fetchone()
+    history = _tries(*earlier) + _tries(
+        draft.history_json, draft.started_at, draft.wall_s, draft.failure_json, draft.run_id
+    )
+    together = replace(draft, tries=tries + draft.tries, history_json=to_json(history))
+    connection.execute(UPDATE_RECORD, (*_values(together), record_id))
+
+
+def _values(draft: RecordDraft) -> tuple[object, ...]:
+    """In the order of `schema.VALUE_COLUMNS`."""
+    sample = draft.sample
+    return (
+        sample.index,
+        draft.status,
+        draft.working_s,
+        draft.wall_s,
+        draft.started_at,
+        draft.tries,
+        draft.run_id,
+        draft.scores_json,
+        draft.failure_json,
+        draft.history_json,
+        draft.prompt_json,
+        draft.response_json,
+        sample.row_json,
+    )
+
+
+def _tries(
+    history: str | None, started_at: str, wall_s: float, failure: str | None, run_id: str
+) -> list[dict[str, Any]]:
+    """The kept history; where there is none, the one try that the record itself tells of."""
+    kept: list[dict[str, Any]] = from_json(history) if history else []
+    if kept:
+        return kept
+    broke = from_json(failure) if failure else None
+    error = f"{broke['kind']}: {broke['message']}" if broke else None
+    return [{"started_at": started_at, "wall_s": wall_s, "error": error, "run": run_id}]
+
+
+def cleaned(text: _Text) -> _Text:
+    """The text, with lone surrogates written as `\\udc80`: UTF-8 has no bytes for them."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def cleaned_draft(draft: RecordDraft) -> RecordDraft:
+    sample = draft.sample
+    return replace(
+        draft,
+        sample=replace(sample, id=cleaned(sample.id), row_json=cleaned(sample.row_json)),
+        scores_json=cleaned(draft.scores_json),
+        failure_json=cleaned(draft.failure_json),
+        history_json=cleaned(draft.history_json),
+        prompt_json=cleaned(draft.prompt_json),
+        response_json=cleaned(draft.response_json),
+        started_at=cleaned(draft.started_at),
+        run_id=cleaned(draft.run_id),
+    )

@@ -1,0 +1,113 @@
+"""Stored records, read back in dataset order, a few at a time however many there are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evalve.contracts import EvaluationInfo, Known
+from evalve.jsontext import from_json
+from evalve.records import Failure, Record, Score, Status, Try
+from evalve.storage.schema import record_range
+from evalve.storage.writer import cleaned
+
+_AT_ONCE = 500
+_MEMO_ENTRIES = 1024
+_MEMO_TEXT = 1000
+
+_RECORD = """
+SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
+       scores, failure, history, prompt, response, "row"
+FROM records WHERE id IN ({})
+"""
+_KNOWN = """
+SELECT sample_id, repeat, status, idx, working_s
+FROM records WHERE evaluation_id = ? AND sample_id IN ({})
+"""
+
+
+def read_records(
+    connection: sqlite3.Connection, evaluation: EvaluationInfo, status: Status | None
+) -> Iterator[Record]:
+    # sorted by id alone: a sort of whole rows would copy every prompt and response to a temporary file
+    ids = connection.execute(
+        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND status = coalesce(?, status)"
+        " ORDER BY idx, sample_id, repeat",
+        (*record_range(evaluation.id), status),
+    )
+    while chunk := [row[0] for row in ids.fetchmany(_AT_ONCE)]:
+        rows = connection.execute(_RECORD.format(_marks(len(chunk))), chunk)
+        by_id = {row[0]: row for row in rows}
+        for record_id in chunk:
+            yield _record(evaluation, by_id[record_id])
+
+
+def read_observations(
+    connection: sqlite3.Connection, evaluation_id: int
+) -> Iterator[tuple[str, int, list[Score]]]:
+    rows = connection.execute(
+        "SELECT sample_id, repeat, scores FROM records WHERE id BETWEEN ? AND ? AND status = 'done'"
+        " ORDER BY idx, sample_id, repeat",
+        record_range(evaluation_id),
+    )
+    memo: dict[str, list[Score]] = {}
+    for sample_id, repeat, text in rows:
+        scores = memo.get(text)
+        if scores is None:
+            scores = _scores(text)
+            if len(text) <= _MEMO_TEXT:
+                if len(memo) == _MEMO_ENTRIES:
+                    memo.clear()
+                memo[text] = scores
+        yield sample_id, repeat, scores.copy()
+
+
+def read_known(
+    connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], Known]:
+    asked = {(cleaned(key[0]), key[1]): key for key in keys}
+    sample_ids = list({sample_id for sample_id, _ in asked})
+    found: dict[tuple[str, int], Known] = {}
+    for start in range(0, len(sample_ids), _AT_ONCE):
+        chunk = sample_ids[start : start + _AT_ONCE]
+        rows = connection.execute(_KNOWN.format(_marks(len(chunk))), (evaluation_id, *chunk))
+        for sample_id, repeat, status, index, working_s in rows:
+            key = asked.get((sample_id, repeat))
+            if key is not None:
+                found[key] = Known(status, index, working_s)
+    return found
+
+
+def _marks(count: int) -> str:
+    return ",".join("?" * count)
+
+
+def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
+    _, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
+    scores, failure, history, prompt, response, values = texts
+    return Record(
+        experiment=evaluation.spec.experiment,
+        evaluation=evaluation.spec.name,
+        sample_id=sample_id,
+        index=index,
+        repeat=repeat,
+        status=status,
+        scores=_scores(scores),
+        failure=None if failure is None else Failure(**from_json(failure)),
+        prompt=None if prompt is None else from_json(prompt),
+        response=None if response is None else from_json(response),
+        row=None if values is None else from_json(values),
+        started_at=started_at,
+        wall_s=wall_s,
+        working_s=working_s,
+        tries=tries,
+        history=[] if history is None else [Try(**entry) for entry in from_json(history)],
+    )
+
+
+def _scores(text: str) -> list[Score]:
+    return [
+        Score(score["name"], score["value"], tuple(score.get("metrics", ())), score.get("metadata"))
+        for score in from_json(text)
+    ]

@@ -1,0 +1,236 @@
+"""The store on SQLite: experiments, evaluations, runs and records of several processes in one file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.contracts import (
+    CommitSink,
+    EvaluationInfo,
+    EvaluationSpec,
+    ExperimentInfo,
+    Known,
+    RecordDraft,
+    RunInfo,
+)
+from evalve.errors import NotFound, StorageError
+from evalve.jsontext import to_json
+from evalve.options import suggestion
+from evalve.records import Record, Score, Status
+from evalve.storage.database import Database, MemoryDatabase
+from evalve.storage.locks import ExperimentLock, Locks
+from evalve.storage.rows import read_known, read_observations, read_records
+from evalve.storage.schema import record_range
+from evalve.storage.summaries import read_counts, read_evaluations, read_experiments, read_runs
+from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
+
+_DELETED_AT_ONCE = 10_000
+
+
+class SqliteStore:
+    """Any thread may use it. What `add` takes is written by a thread of its own; the rest is direct."""
+
+    def __init__(self, database: Database, *, clock: Clock = LOOP_CLOCK) -> None:
+        private = isinstance(database, MemoryDatabase)
+        self.url = database.url
+        self._database = database
+        self._clock = clock
+        self._writer: Writer = InlineWriter(database) if private else ThreadWriter(database)
+        self._locks = Locks(database, clock=clock, heartbeat=not private)
+
+    # running
+
+    def open_evaluation(self, spec: EvaluationSpec) -> int:
+        """The evaluation's id; it is created where it is new, and made to agree with `spec` where not."""
+        stored = (spec.name, to_json(list(spec.columns)), to_json(dict(spec.fingerprint)))
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT v.id, v.name, v.columns, v.fingerprint FROM evaluations v"
+                " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND v.key = ?",
+                (spec.experiment, spec.key),
+            ).fetchone()
+        if row is not None and row[1:] == stored:
+            return int(row[0])
+        with self._database.writing() as connection:
+            connection.execute(
+                "INSERT INTO experiments (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (spec.experiment, self._clock.utc_now().isoformat()),
+            )
+            connection.execute(
+                "INSERT INTO evaluations (experiment_id, key, name, columns, fingerprint)"
+                " VALUES ((SELECT id FROM experiments WHERE name = ?), ?, ?, ?, ?)"
+                " ON CONFLICT (experiment_id, key) DO UPDATE SET"
+                " name = excluded.name, columns = excluded.columns, fingerprint = excluded.fingerprint",
+                (spec.experiment, spec.key, *stored),
+            )
+            evaluation_id = _evaluation_id(connection, spec.experiment, spec.key)
+        assert evaluation_id is not None
+        return evaluation_id
+
+    def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]:
+        with self._database.reading() as connection:
+            return read_known(connection, evaluation_id, keys)
+
+    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
+        self._writer.reindex(evaluation_id, places)
+
+    def add(self, draft: RecordDraft, sink: CommitSink) -> None:
+        self._writer.add(draft, sink)
+
+    def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
+        """Record that a run starts; earlier ones that never ended are called broken."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE runs SET status = 'broken' WHERE evaluation_id = ? AND status = 'running'",
+                (run.evaluation_id,),
+            )
+            connection.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    run.id,
+                    run.evaluation_id,
+                    run.started_at,
+                    run.ended_at,
+                    run.status,
+                    to_json(run.options),
+                    to_json(run.versions),
+                    run.git_commit,
+                    to_json(run.fingerprint),
+                    to_json(run.report),
+                ),
+            )
+            if total is not None:
+                connection.execute(
+                    "UPDATE evaluations SET total = ? WHERE id = ?", (total, run.evaluation_id)
+                )
+
+    def end_run(self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]]) -> None:
+        self._writer.flush()
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE runs SET ended_at = ?, status = ?, fingerprint = ?, report = ? WHERE id = ?",
+                (run.ended_at, run.status, to_json(run.fingerprint), to_json(run.report), run.id),
+            )
+            connection.execute(
+                "UPDATE evaluations SET total = ?, metrics = ? WHERE id = ?",
+                (total, to_json(list(metrics)), run.evaluation_id),
+            )
+
+    def forget(self, experiment: str, key: str) -> None:
+        """Delete the evaluation's records and runs; the evaluation itself stays, empty."""
+        self._writer.flush()
+        with self._database.reading() as connection:
+            evaluation_id = _evaluation_id(connection, experiment, key)
+        if evaluation_id is not None:
+            self._delete_records(evaluation_id)
+            with self._database.writing() as connection:
+                connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
+                connection.execute(
+                    "UPDATE evaluations SET total = NULL, metrics = '[]' WHERE id = ?", (evaluation_id,)
+                )
+
+    def lock(self, experiment: str, *, holder: str) -> ExperimentLock:
+        return self._locks.take(experiment, holder)
+
+    # reading
+
+    def experiments(self) -> list[ExperimentInfo]:
+        """Those last worked on come first."""
+        with self._database.reading() as connection:
+            return read_experiments(connection, self._locks)
+
+    def evaluations(self, experiment: str) -> list[EvaluationInfo]:
+        with self._database.reading() as connection:
+            self._expect(connection, experiment)
+            return read_evaluations(connection, experiment)
+
+    def runs(self, evaluation_id: int) -> list[RunInfo]:
+        """Oldest first."""
+        with self._database.reading() as connection:
+            return read_runs(connection, evaluation_id)
+
+    def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]:
+        """In dataset order, a few in memory at a time."""
+        return self._database.iterate(lambda connection: read_records(connection, evaluation, status))
+
+    def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]:
+        """Scores of done records in dataset order, repeats of a sample together.
+
+        Equal scores of different samples may be the same `Score` objects: read them, don't change them.
+        """
+        return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
+
+    def counts(self, evaluation_id: int) -> tuple[int, int]:
+        with self._database.reading() as connection:
+            done, failed, _ = read_counts(connection, evaluation_id)
+        return done, failed
+
+    # keeping house
+
+    def rename(self, old: str, new: str) -> None:
+        with self._database.writing() as connection:
+            self._expect(connection, old)
+            self._locks.refuse_if_held(connection, old, to="rename it")
+            self._locks.refuse_if_held(connection, new, to="rename the other")
+            if connection.execute("SELECT 1 FROM experiments WHERE name = ?", (new,)).fetchone():
+                raise StorageError(
+                    f"{self._database.place}: there is already an experiment {new!r};"
+                    f" delete it, or give {old!r} another name"
+                )
+            connection.execute("UPDATE experiments SET name = ? WHERE name = ?", (new, old))
+            connection.execute("DELETE FROM locks WHERE experiment = ?", (new,))
+            connection.execute("UPDATE locks SET experiment = ? WHERE experiment = ?", (new, old))
+
+    def delete(self, experiment: str) -> None:
+        self._writer.flush()
+        with self._database.writing() as connection:
+            self._expect(connection, experiment)
+            self._locks.refuse_if_held(connection, experiment, to="delete it")
+            ids = [
+                row[0]
+                for row in connection.execute(
+                    "SELECT v.id FROM evaluations v JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ?",
+                    (experiment,),
+                )
+            ]
+            for evaluation_id in ids:
+                connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
+                connection.execute("DELETE FROM evaluations WHERE id = ?", (evaluation_id,))
+            connection.execute("DELETE FROM experiments WHERE name = ?", (experiment,))
+            connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
+        for evaluation_id in ids:
+            self._delete_records(evaluation_id)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._database.close()
+
+    def _delete_records(self, evaluation_id: int) -> None:
+        """A part at a time, so that other processes may write in between."""
+        deleted = _DELETED_AT_ONCE
+        while deleted == _DELETED_AT_ONCE:
+            with self._database.writing() as connection:
+                deleted = connection.execute(
+                    "DELETE FROM records WHERE id IN"
+                    " (SELECT id FROM records WHERE id BETWEEN ? AND ? LIMIT ?)",
+                    (*record_range(evaluation_id), _DELETED_AT_ONCE),
+                ).rowcount
+
+    def _expect(self, connection: sqlite3.Connection, experiment: str) -> None:
+        names = [name for (name,) in connection.execute("SELECT name FROM experiments")]
+        if experiment not in names:
+            raise NotFound(
+                f"{self._database.place}: no experiment {experiment!r}{suggestion(experiment, names)}"
+            )
+
+
+def _evaluation_id(connection: sqlite3.Connection, experiment: str, key: str) -> int | None:
+    row = connection.execute(
+        "SELECT v.id FROM evaluations v JOIN experiments x ON x.id = v.experiment_id"
+        " WHERE x.name = ? AND v.key = ?",
+        (experiment, key),
+    ).fetchone()
+    return None if row is None else int(row[0])

@@ -1,0 +1,226 @@
+"""Puts the rooms together: the one module that names concrete stores, views and loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from evalve.contracts import Progress, Runnable, Store
+from evalve.declare.experiments import Configuration, read_configuration
+from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.errors import Interrupted
+from evalve.options import Options, from_environment, from_mapping, merged
+from evalve.runner.evaluation import Outcome, run_evaluation
+from evalve.show.progress import make_progress
+from evalve.show.result import EvaluationResult
+from evalve.storage import open_store
+
+T = TypeVar("T")
+
+DEFAULT_STORAGE = ".evalve/evalve.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was said outside the code: on the command line, in the environment, in `evalve.yaml`."""
+
+    said: Options
+    environment: Options
+    configuration: Configuration
+    experiment: str
+    named: bool
+    """Whether a person chose the experiment's name, so that running it again resumes it."""
+
+    def options_for(self, evaluation: Evaluation) -> Options:
+        return merged(self.options_for_any(), evaluation.options)
+
+    def options_for_any(self) -> Options:
+        """What holds for every evaluation, whatever its decorator says."""
+        from_yaml = self.configuration.options_for(self.experiment)
+        options = merged(self.said, self.environment, from_yaml)
+        return replace(options, experiment=self.experiment)
+
+
+def settings(said: Options, *, folder: Path, environ: Mapping[str, str]) -> Settings:
+    environment = from_environment(environ)
+    configuration = read_configuration(folder)
+    asked = merged(said, environment, configuration.options)
+    return Settings(
+        said=said,
+        environment=environment,
+        configuration=configuration,
+        experiment=asked.experiment or timestamped_name(),
+        named=asked.experiment is not None,
+    )
+
+
+def timestamped_name() -> str:
+    """A name for an experiment that nobody named; unique on this machine."""
+    return f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}_{os.urandom(2).hex()}"
+
+
+def storage_for(evaluation: Evaluation | None, options: Options) -> Store:
+    """The store that the options name, else the evaluation's own, else the project's."""
+    if options.storage is not None:
+        return shared_store(options.storage)
+    own = evaluation.storage if evaluation is not None else None
+    if own is None:
+        return shared_store(DEFAULT_STORAGE)
+    return shared_store(own) if isinstance(own, str | Path) else cast(Store, own)
+
+
+def shared_store(url: str | Path) -> Store:
+    """One open store per place and process: results go on reading from it after their run."""
+    key = str(url) if "://" in str(url) else str(Path(url).absolute())
+    with _STORES_LOCK:
+        if key.startswith("memory:"):
+            return open_store(key)
+        if key not in _STORES:
+            _STORES[key] = open_store(key)
+        return _STORES[key]
+
+
+_STORES: dict[str, Store] = {}
+_STORES_LOCK = threading.Lock()
+
+
+async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
+    return await run_evaluation(evaluation, store=store, progress=progress, git_commit=git_commit(folder))
+
+
+def done_in_words(outcome: Outcome) -> str:
+    """`37 of 100 samples done, 2 failed`."""
+    info = outcome.info
+    of = f" of {info.total}" if info.total is not None else ""
+    failed = f", {info.failed} failed" if info.failed else ""
+    return f"{info.done}{of} samples done{failed}"
+
+
+@cache
+def git_commit(folder: Path) -> str | None:
+    """The commit that the code comes from, marked where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None  # no git, no repository, no commit yet
+    return answer.stdout.strip() or None
+
+
+# -- direct calls
+
+
+def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
+    """Run an evaluation from anywhere, also where an event loop is running, and return its result.
+
+    Keyword arguments are the function's fixtures and any option: `experiment=`, `samples=`,
+    `max_concurrency=`, `timeout_s=`, `repeat=`, `fresh=`, `storage=` …
+    """
+    declared = getattr(evaluation, MARK, None)
+    if declared is None:
+        name = getattr(evaluation, "__name__", repr(evaluation))
+        raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
+    return run_directly(declared, (), kwargs)
+
+
+def run_directly(
+    evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> EvaluationResult:
+    return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+
+
+async def run_directly_async(
+    evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> EvaluationResult:
+    """What calling an evaluation does: run it, record it, hand back its result."""
+    if args and not evaluation.is_method:
+        raise TypeError(f"{evaluation.name} takes keyword arguments only: pass fixtures by name")
+    arguments, asked = split_arguments(evaluation, kwargs)
+    folder = Path.cwd()
+    storage = asked.pop("storage", None)
+    now = settings(from_mapping(asked, said_by=evaluation.name), folder=folder, environ=os.environ)
+    options = now.options_for(evaluation)
+    if storage is None:
+        store = storage_for(evaluation, options)
+    else:
+        store = shared_store(storage) if isinstance(storage, str | Path) else storage
+    variant = _variant(arguments)
+    runnable = evaluation.bound(
+        experiment=now.experiment,
+        key=evaluation.key(folder, variant),
+        variant=variant,
+        arguments=arguments,
+        options=options,
+        leading=args,
+    )
+    lock = store.lock(now.experiment, holder=" ".join(sys.argv) or "python")
+    try:
+        with progress_on(2, options) as progress:
+            outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
+    finally:
+        lock.release()
+    if outcome.interrupted:
+        again = f"run it again with experiment={now.experiment!r}"
+        raise Interrupted(f"{done_in_words(outcome)} and saved; {again} to go on")
+    return EvaluationResult(store, outcome.info, outcome.metrics, outcome.run.report, outcome.problems)
+
+
+@contextmanager
+def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
+    """Progress on a copy of the descriptor, which stays ours whatever becomes of the original."""
+    try:
+        copy = os.dup(descriptor)
+    except OSError:
+        copy = None  # a process without standard error
+    try:
+        yield make_progress(mode=options.progress or "auto", stream_fd=copy, environ=os.environ)
+    finally:
+        if copy is not None:
+            os.close(copy)
+
+
+def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The coroutine's result, from sync code: on a loop of its own, in a thread if one is running here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner() as runner:
+            return runner.run(make())
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with asyncio.Runner() as runner:
+                results.append(runner.run(make()))
+        except BaseException as error:  # carried to the thread that waits
+            errors.append(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(work,), name="evalve-run")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _variant(arguments: Mapping[str, Any]) -> str:
+    """Plain arguments tell variants apart: `[model=gpt, temperature=0.5]`."""
+    plain = [
+        f"{name}={value}"
+        for name, value in sorted(arguments.items())
+        if isinstance(value, str | int | float | bool) and len(str(value)) <= 60
+    ]
+    return f"[{', '.join(plain)}]" if plain else ""

@@ -1,0 +1,338 @@
+"""The arithmetic, held against scipy and against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalve.statistics import (
+    ClusteredSums,
+    Interval,
+    clustered_mean,
+    clustered_proportion,
+    holm,
+    mcnemar_exact,
+    minimum_detectable_effect,
+    normal_quantile,
+    paired_difference,
+    pass_at_k,
+    pass_hat_k,
+    regularised_incomplete_beta,
+    sign_flip_test,
+    t_interval,
+    t_quantile,
+    wilson_interval,
+)
+
+
+def values_of(interval: Interval | None) -> tuple[float, float]:
+    assert interval is not None
+    return (interval.low, interval.high)
+
+
+# -- proportions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("successes", "n"),
+    [(0, 1), (1, 1), (0, 20), (20, 20), (1, 2), (7, 10), (45, 100), (999, 1000), (123_456, 1_000_000)],
+)
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_wilson_agrees_with_scipy(successes: int, n: int, level: float) -> None:
+    expected = stats.binomtest(successes, n).proportion_ci(confidence_level=level, method="wilson")
+
+    interval = wilson_interval(successes, n, level)
+
+    assert values_of(interval) == pytest.approx((expected.low, expected.high), rel=1e-9, abs=1e-15)
+
+
+def test_wilson_has_width_where_everything_is_right() -> None:
+    assert values_of(wilson_interval(20, 20)) == pytest.approx((0.838875, 1.0), abs=1e-6)
+
+
+def test_wilson_of_nothing_is_unknown() -> None:
+    assert wilson_interval(0, 0) is None
+
+
+# -- Student's t -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 5, 9, 30, 99.5, 1000, 1001, 5000, 1_000_000])
+@pytest.mark.parametrize("p", [0.0001, 0.025, 0.3, 0.55, 0.9, 0.975, 0.995, 0.99999])
+def test_t_quantiles_agree_with_scipy(p: float, df: float) -> None:
+    assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-9)
+
+
+def test_the_t_quantile_of_one_half_is_zero() -> None:
+    assert t_quantile(0.5, 7) == pytest.approx(0.0, abs=1e-12)
+    assert t_quantile(0.5, 7000) == 0.0
+
+
+@pytest.mark.parametrize(("p", "df"), [(0.0, 5), (1.0, 5), (0.5, 0), (0.5, -1)])
+def test_a_t_quantile_outside_its_range_is_refused(p: float, df: float) -> None:
+    with pytest.raises(ValueError, match="needs 0 < p < 1"):
+        t_quantile(p, df)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "x"),
+    [(1, 1, 0.3), (0.5, 0.5, 0.01), (2, 30, 0.9), (50, 0.5, 0.99), (300, 400, 0.5), (5, 2, 0), (5, 2, 1)],
+)
+def test_the_incomplete_beta_function_agrees_with_scipy(a: float, b: float, x: float) -> None:
+    assert regularised_incomplete_beta(a, b, x) == pytest.approx(stats.beta.cdf(x, a, b), rel=1e-11)
+
+
+@pytest.mark.parametrize("p", [1e-9, 0.025, 0.5, 0.8, 0.975])
+def test_normal_quantiles_agree_with_scipy(p: float) -> None:
+    assert normal_quantile(p) == pytest.approx(stats.norm.ppf(p), rel=1e-12, abs=1e-15)
+
+
+def test_the_t_interval_of_a_mean_agrees_with_scipy() -> None:
+    values = [2.1, 2.5, 1.9, 3.0, 2.2]
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+
+    interval = t_interval(float(np.mean(values)), float(stats.sem(values)), 4)
+
+    assert values_of(interval) == pytest.approx((expected.low, expected.high), rel=1e-12)
+
+
+@pytest.mark.parametrize(("error", "df"), [(0.1, 0), (0.0, 9), (math.nan, 9), (math.inf, 9)])
+def test_a_t_interval_without_spread_or_freedom_is_unknown(error: float, df: int) -> None:
+    assert t_interval(0.5, error, df) is None
+
+
+# -- clustered means ---------------------------------------------------------------------------------
+
+
+def by_the_book(clusters: list[list[float]]) -> tuple[float, float]:
+    """Mean and clustered error, from the formula and not from running sums."""
+    everything = [value for cluster in clusters for value in cluster]
+    mean = float(np.mean(everything))
+    squares = sum(sum(value - mean for value in cluster) ** 2 for cluster in clusters)
+    size = len(clusters)
+    return mean, math.sqrt(squares) / len(everything) * math.sqrt(size / (size - 1))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_the_clustered_error_follows_its_formula(offset: float) -> None:
+    draw = random.Random(1)
+    clusters = [[offset + draw.gauss(0, 1) for _ in range(draw.randint(1, 5))] for _ in range(40)]
+    mean, error = by_the_book(clusters)
+
+    estimate = clustered_mean((sum(cluster), len(cluster)) for cluster in clusters)
+
+    assert estimate.mean == pytest.approx(mean, rel=1e-12)
+    assert estimate.standard_error == pytest.approx(error, rel=1e-6)
+    half = stats.t.ppf(0.975, 39) * error
+    assert values_of(estimate.interval) == pytest.approx((mean - half, mean + half), rel=1e-6)
+    assert estimate.clusters == 40
+
+
+def test_clusters_of_one_give_the_ordinary_standard_error_and_interval() -> None:
+    values = [0.1, 0.4, 0.35, 0.8, 0.9, 0.2]
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+
+    estimate = clustered_mean((value, 1) for value in values)
+
+    assert estimate.standard_error == pytest.approx(stats.sem(values), rel=1e-12)
+    assert values_of(estimate.interval) == pytest.approx((expected.low, expected.high), rel=1e-12)
+
+
+def test_equal_repeats_do_not_narrow_the_interval() -> None:
+    once = clustered_mean([(1, 1), (0, 1), (1, 1), (1, 1)])
+    five_times = clustered_mean([(5, 5), (0, 5), (5, 5), (5, 5)])
+
+    assert values_of(five_times.interval) == pytest.approx(values_of(once.interval), rel=1e-12)
+
+
+def test_no_cluster_has_no_mean() -> None:
+    estimate = clustered_mean([])
+
+    assert (estimate.mean, estimate.standard_error, estimate.interval) == (None, None, None)
+
+
+def test_one_cluster_has_a_mean_and_no_interval() -> None:
+    estimate = clustered_mean([(6.0, 4)])
+
+    assert (estimate.mean, estimate.standard_error, estimate.interval) == (1.5, None, None)
+
+
+def test_values_that_are_all_the_same_have_no_interval_rather_than_one_without_width() -> None:
+    estimate = clustered_mean([(sum([0.1] * 10), 10)] * 50)
+
+    assert estimate.mean == pytest.approx(0.1, rel=1e-15)
+    assert estimate.standard_error == 0.0
+    assert estimate.interval is None
+
+
+def test_the_sum_of_ten_tenths_is_one() -> None:
+    sums = ClusteredSums()
+    for _ in range(10):
+        sums.add(0.1)
+
+    assert sums.total == 1.0
+    assert sums.mean == 0.1
+
+
+def test_a_cluster_without_observations_does_not_count() -> None:
+    assert clustered_mean([(0.0, 0), (3.0, 1), (5.0, 1)]).clusters == 2
+
+
+def test_a_proportion_with_one_observation_each_has_wilsons_interval() -> None:
+    estimate = clustered_proportion([(1, 1), (1, 1), (0, 1), (1, 1)])
+
+    assert estimate.mean == 0.75
+    assert estimate.interval == wilson_interval(3, 4)
+
+
+def test_a_proportion_with_repeats_has_the_clustered_interval_within_zero_and_one() -> None:
+    estimate = clustered_proportion([(3, 3), (3, 3), (2, 3), (3, 3)])
+    error = by_the_book([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 1]])[1]
+
+    assert estimate.mean == pytest.approx(11 / 12)
+    assert values_of(estimate.interval) == pytest.approx((11 / 12 - stats.t.ppf(0.975, 3) * error, 1.0))
+
+
+def test_a_proportion_whose_clusters_all_agree_has_wilsons_interval_over_clusters() -> None:
+    assert clustered_proportion([(3, 3)] * 10).interval == wilson_interval(10, 10)
+    assert clustered_proportion([(0, 3)] * 10).interval == wilson_interval(0, 10)
+
+
+def test_one_sample_repeated_says_nothing_about_others() -> None:
+    assert clustered_proportion([(3, 4)]).interval is None
+
+
+# -- repeated runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "at_least_one", "all_of_them"),
+    [
+        (1, 1, 1, 1.0, 1.0),
+        (1, 0, 1, 0.0, 0.0),
+        (4, 1, 2, 0.5, 0.0),
+        (4, 3, 2, 1.0, 0.5),
+        (10, 3, 5, 11 / 12, 0.0),
+        (10, 8, 3, 1.0, 7 / 15),
+    ],
+)
+def test_pass_at_k_and_pass_hat_k(n: int, c: int, k: int, at_least_one: float, all_of_them: float) -> None:
+    assert pass_at_k(n, c, k) == pytest.approx(at_least_one)
+    assert pass_hat_k(n, c, k) == pytest.approx(all_of_them)
+
+
+def test_fewer_runs_than_k_say_nothing() -> None:
+    assert pass_at_k(2, 2, 3) is None
+    assert pass_hat_k(2, 2, 3) is None
+    assert pass_at_k(0, 0, 1) is None
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0)])
+def test_impossible_runs_are_refused(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match="needs k of 1 or more"):
+        pass_at_k(n, c, k)
+    with pytest.raises(ValueError, match="needs k of 1 or more"):
+        pass_hat_k(n, c, k)
+
+
+# -- comparing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("b", "c"), [(0, 1), (0, 6), (3, 3), (3, 10), (10, 3), (50, 90), (500, 620), (0, 400), (100_000, 100_500)]
+)
+def test_mcnemar_agrees_with_scipys_binomial_test(b: int, c: int) -> None:
+    assert mcnemar_exact(b, c) == pytest.approx(stats.binomtest(b, b + c, 0.5).pvalue, rel=1e-8)
+
+
+def test_mcnemar_without_any_change_is_one() -> None:
+    assert mcnemar_exact(0, 0) == 1.0
+
+
+def test_mcnemar_of_six_changes_all_one_way_is_two_in_64() -> None:
+    assert mcnemar_exact(0, 6) == mcnemar_exact(6, 0) == 0.03125
+
+
+@pytest.mark.parametrize(
+    "differences",
+    [
+        [0.5, -0.2],
+        [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        [1, 1, 1, -1, 1, 1, -1, 1],
+        [0.3, -0.1, 0.25, 0.4, -0.35, 0.15, 0.2, 0.7, 0.1, -0.05, 0.6],
+    ],
+)
+def test_few_differences_are_tested_exactly_as_scipy_does(differences: list[float]) -> None:
+    expected = stats.permutation_test((np.array(differences),), np.mean, permutation_type="samples").pvalue
+
+    assert sign_flip_test(differences) == pytest.approx(expected, rel=1e-12)
+
+
+def test_differences_of_zero_do_not_change_the_test() -> None:
+    assert sign_flip_test([0.5, 0.0, 0.25, 0.0, 0.0]) == sign_flip_test([0.5, 0.25]) == 0.5
+
+
+def test_no_difference_at_all_is_no_evidence() -> None:
+    assert sign_flip_test([]) == 1.0
+    assert sign_flip_test([0.0, 0.0]) == 1.0
+    assert sign_flip_test([1.0]) == 1.0
+
+
+@pytest.mark.parametrize("n", [17, 24, 63, 400])
+def test_many_differences_are_drawn_and_come_close_to_scipy(n: int) -> None:
+    draw = random.Random(n)
+    differences = [draw.gauss(0.25, 1) for _ in range(n)]
+    expected = stats.permutation_test(
+        (np.array(differences),), np.mean, permutation_type="samples", n_resamples=20_000, rng=1
+    ).pvalue
+
+    assert sign_flip_test(differences) == pytest.approx(expected, abs=0.015)
+
+
+def test_a_drawn_p_value_is_the_same_for_the_same_seed_and_never_zero() -> None:
+    assert sign_flip_test([1.0] * 40, seed=3) == 1 / 10_000
+    draw = random.Random(0)
+    differences = [draw.gauss(0.2, 1) for _ in range(30)]
+    assert sign_flip_test(differences, seed=3) == sign_flip_test(differences, seed=3)
+
+
+def test_very_many_differences_use_the_normal_limit() -> None:
+    draw = random.Random(5)
+    differences = [draw.gauss(0.01, 1) for _ in range(30_000)]
+
+    assert sign_flip_test(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, rel=0.01)
+
+
+def test_the_paired_difference_agrees_with_scipys_paired_t_test() -> None:
+    a = [0.2, 0.5, 0.9, 0.4, 0.7]
+    b = [0.4, 0.5, 1.0, 0.3, 0.9]
+    expected = stats.ttest_rel(b, a).confidence_interval(0.95)
+
+    paired = paired_difference(y - x for x, y in zip(a, b, strict=True))
+
+    assert paired.n == 5
+    assert paired.mean == pytest.approx(0.08)
+    assert paired.standard_deviation == pytest.approx(np.std(np.subtract(b, a), ddof=1))
+    assert values_of(paired.interval) == pytest.approx((expected.low, expected.high), rel=1e-9)
+
+
+def test_the_paired_difference_of_none_or_one_pair_has_no_interval() -> None:
+    assert paired_difference([]).mean is None
+    assert paired_difference([0.5]).mean == 0.5
+    assert paired_difference([0.5]).interval is None
+
+
+def test_the_minimum_detectable_effect_follows_from_power() -> None:
+    # (1.959964 + 0.841621) * 0.5 / sqrt(100)
+    assert minimum_detectable_effect(0.5, 100) == pytest.approx(0.1400793, abs=1e-7)
+    assert minimum_detectable_effect(0.5, 0) is None
+
+
+def test_holm_multiplies_the_smallest_most_and_keeps_the_order() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []

@@ -1,0 +1,303 @@
+"""From scores to values with intervals."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from evalve.evaluators import exact_match
+from evalve.metrics import Metric, accuracy, metric, pass_at
+from evalve.records import Score
+from evalve.statistics import Interval, clustered_mean, clustered_proportion, wilson_interval
+from evalve.summary import MetricValue, Observation, as_table, find, summarise
+
+
+def scored(name: str, *values: Any, metrics: Any = ()) -> list[Observation]:
+    """One score per sample."""
+    return [(f"s{index}", 0, [Score(name, value, metrics)]) for index, value in enumerate(values)]
+
+
+def interval_of(value: MetricValue) -> Interval:
+    assert value.low is not None
+    assert value.high is not None
+    return Interval(value.low, value.high)
+
+
+def test_nothing_scored_has_no_metrics() -> None:
+    assert summarise([]) == []
+    assert summarise([("a", 0, [])]) == []
+
+
+def test_a_share_of_bools_has_wilsons_interval() -> None:
+    (value,) = summarise(scored("exact_match", True, True, False, True, metrics=["accuracy"]))
+
+    assert (value.evaluator, value.metric, value.value) == ("exact_match", "accuracy", 0.75)
+    assert (value.observations, value.samples) == (4, 4)
+    assert interval_of(value) == wilson_interval(3, 4)
+
+
+def test_a_mean_of_numbers_has_the_t_interval() -> None:
+    numbers = [0.2, 0.4, 0.9, 0.5]
+    expected = stats.ttest_1samp(numbers, 0).confidence_interval(0.95)
+
+    (value,) = summarise(scored("similarity", *numbers, metrics=["mean"]))
+
+    assert value.value == 0.5
+    assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_scores_without_metrics_get_accuracy_for_bools_and_the_mean_for_numbers() -> None:
+    assert as_table(summarise(scored("right", True, False))) == {"right": {"accuracy": 0.5}}
+    assert as_table(summarise(scored("close", 1, 2))) == {"close": {"mean": 1.5}}
+
+
+def test_bools_and_numbers_together_are_one_mean_whichever_comes_first() -> None:
+    assert as_table(summarise(scored("mixed", True, 0.5))) == {"mixed": {"mean": 0.75}}
+    assert as_table(summarise(scored("mixed", 0.5, True))) == {"mixed": {"mean": 0.75}}
+
+
+def test_text_without_a_metric_is_no_metric() -> None:
+    assert summarise(scored("label", "A", "B")) == []
+
+
+def test_a_value_that_is_missing_is_unscored_and_not_wrong() -> None:
+    (value,) = summarise(scored("exact_match", True, None, "nan", float("nan"), metrics=["accuracy"]))
+
+    assert (value.value, value.observations, value.samples) == (1.0, 1, 1)
+
+
+def test_an_evaluator_that_scored_nothing_has_no_value() -> None:
+    (value,) = summarise(scored("exact_match", None, None, metrics=["accuracy"]))
+
+    assert (value.value, value.low, value.high, value.observations) == (None, None, None, 0)
+
+
+def test_several_scores_of_one_name_in_a_sample_are_clustered() -> None:
+    observations = [
+        ("batch-1", 0, [Score("exact_match", right, ["accuracy"]) for right in (True, True, True)]),
+        ("batch-2", 0, [Score("exact_match", right, ["accuracy"]) for right in (True, False, False)]),
+        ("batch-3", 0, [Score("exact_match", right, ["accuracy"]) for right in (False, True)]),
+    ]
+
+    (value,) = summarise(observations)
+
+    assert (value.value, value.observations, value.samples) == (0.625, 8, 3)
+    assert interval_of(value) == clustered_proportion([(3, 3), (1, 3), (1, 2)]).interval
+
+
+def test_repeats_of_a_sample_are_clustered() -> None:
+    observations = [
+        ("a", 0, [Score("quality", 0.5, ["mean"])]),
+        ("a", 1, [Score("quality", 0.7, ["mean"])]),
+        ("b", 0, [Score("quality", 0.1, ["mean"])]),
+        ("b", 1, [Score("quality", 0.2, ["mean"])]),
+        ("c", 0, [Score("quality", 0.9, ["mean"])]),
+    ]
+
+    (value,) = summarise(observations)
+
+    assert value.value == pytest.approx(0.48)
+    assert (value.observations, value.samples) == (5, 3)
+    assert interval_of(value) == clustered_mean([(1.2, 2), (0.3, 2), (0.9, 1)]).interval
+
+
+def test_one_repeated_sample_has_a_value_and_no_interval() -> None:
+    (value,) = summarise([("a", 0, [Score("x", True)]), ("a", 1, [Score("x", False)])])
+
+    assert (value.value, value.low, value.high) == (0.5, None, None)
+
+
+def test_accuracy_of_numbers_above_one_is_their_mean_with_the_t_interval() -> None:
+    (value,) = summarise(scored("stars", 3, 4, 5, metrics=["accuracy"]))
+
+    assert value.value == 4.0
+    assert interval_of(value) == clustered_mean([(3, 1), (4, 1), (5, 1)]).interval
+
+
+def test_accuracy_of_ones_and_zeros_has_wilsons_interval() -> None:
+    (value,) = summarise(scored("right", 1, 0, 1.0, metrics=["accuracy"]))
+
+    assert interval_of(value) == wilson_interval(2, 3)
+
+
+def test_sum_and_count_have_no_interval() -> None:
+    total, number = summarise(scored("tokens", 10, 20, 30, metrics=["sum", "count"]))
+
+    assert (total.metric, total.value, total.low, total.samples) == ("sum", 60.0, None, 3)
+    assert (number.metric, number.value, number.low, number.samples) == ("count", 3.0, None, 3)
+
+
+def test_pass_at_k_averages_over_samples_with_enough_runs() -> None:
+    runs = {"a": [True, False, False, False], "b": [True, True, True, True], "c": [True]}
+    observations = [
+        (sample_id, repeat, [Score("solved", right, ["pass@2", "pass^2"])])
+        for sample_id, results in runs.items()
+        for repeat, right in enumerate(results)
+    ]
+
+    at_least_one, both = summarise(observations)
+
+    assert (at_least_one.metric, at_least_one.value, at_least_one.samples) == ("pass@2", 0.75, 2)
+    assert (both.metric, both.value, both.samples) == ("pass^2", 0.5, 2)
+
+
+def test_pass_at_k_without_enough_runs_is_undefined_and_says_why() -> None:
+    (value,) = summarise(scored("solved", True, True, metrics=[pass_at(3)]))
+
+    assert (value.metric, value.value, value.note) == ("pass@3", None, "no sample has 3 scored runs")
+
+
+def test_pass_at_k_with_just_k_runs_each_has_wilsons_interval() -> None:
+    (value,) = summarise(scored("solved", True, False, True, metrics="pass@1"))
+
+    assert value.value == pytest.approx(2 / 3)
+    assert interval_of(value) == wilson_interval(2, 3)
+
+
+def test_ones_own_metric_sees_every_value_once_in_order() -> None:
+    seen: list[Any] = []
+
+    @metric
+    def spread_seen(values: list[float]) -> float:
+        seen.extend(values)
+        return max(values) - min(values)
+
+    observations = [
+        ("a", 0, [Score("x", 3, ["spread_seen"]), Score("x", 1, ["spread_seen"])]),
+        ("b", 0, [Score("x", 7, ["spread_seen"])]),
+    ]
+
+    (value,) = summarise(observations)
+
+    assert seen == [3, 1, 7]
+    assert (value.metric, value.value, value.observations, value.samples) == ("spread_seen", 6.0, 3, 2)
+
+
+def test_a_metric_that_raises_hides_no_other_result() -> None:
+    @metric
+    def divides(values: list[float]) -> float:
+        return 1 / 0
+
+    right, broken = summarise(scored("x", True, False, metrics=["accuracy", "divides"]))
+
+    assert right.value == 0.5
+    assert (broken.value, broken.note) == (None, "divides raised ZeroDivisionError: division by zero")
+
+
+def test_a_metric_that_is_not_a_number_has_no_value() -> None:
+    (value,) = summarise(scored("x", 1, metrics=Metric("endless", lambda values: float("inf"))))
+
+    assert value.value is None
+
+
+def test_a_name_that_nobody_declared_keeps_its_stored_value() -> None:
+    stored = MetricValue("judge", "from_another_file", 0.4, 0.3, 0.5, 7, 7)
+
+    values = summarise(scored("judge", 1, 2, metrics=["from_another_file", "mean"]), [stored.to_plain()])
+
+    assert values[0] == stored
+    assert values[1].value == 1.5
+
+
+def test_a_name_that_nobody_declared_nor_stored_has_no_value_and_says_so() -> None:
+    (value,) = summarise(scored("judge", 1, 2, metrics=["from_another_file"]))
+
+    assert (value.value, value.observations) == (None, 2)
+    assert value.note == "no metric 'from_another_file' is declared here"
+
+
+def test_live_scores_and_stored_ones_give_the_same() -> None:
+    live = [("a", 0, [exact_match("4", "4")]), ("b", 0, [exact_match("5", "4")])]
+
+    assert summarise(live) == summarise(scored("exact_match", True, False, metrics=["accuracy"]))
+
+
+def test_a_metric_named_twice_counts_once() -> None:
+    (value,) = summarise(scored("x", True, False, metrics=["accuracy", accuracy]))
+
+    assert value.observations == 2
+
+
+def test_evaluators_come_in_the_order_in_which_they_first_appear() -> None:
+    observations = [
+        ("a", 0, [Score("second", True), Score("first", True)]),
+        ("b", 0, [Score("first", True), Score("third", 1, ["sum"]), Score("second", False)]),
+    ]
+
+    assert as_table(summarise(observations)) == {
+        "second": {"accuracy": 0.5},
+        "first": {"accuracy": 1.0},
+        "third": {"sum": 1.0},
+    }
+
+
+def test_a_value_survives_being_written_and_read() -> None:
+    value = MetricValue("x", "accuracy", 0.5, 0.1, 0.9, 10, 5)
+
+    assert value.to_plain() == {
+        "evaluator": "x",
+        "metric": "accuracy",
+        "value": 0.5,
+        "low": 0.1,
+        "high": 0.9,
+        "observations": 10,
+        "samples": 5,
+    }
+    assert MetricValue.from_plain(value.to_plain()) == value
+    noted = MetricValue("x", "mine", None, note="it raised")
+    assert MetricValue.from_plain(noted.to_plain()) == noted
+
+
+VALUES = [
+    MetricValue("exact_match", "accuracy", 0.9),
+    MetricValue("exact_match", "count", 10),
+    MetricValue("contains", "accuracy", 0.8),
+    MetricValue("mean", "sum", 3.0),
+    MetricValue("latency", "mean", 1.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("exact_match.accuracy", [0]),
+        ("exact_match.count", [1]),
+        ("accuracy", [0, 2]),
+        ("exact_match", [0]),
+        ("contains", [2]),
+        ("mean", [3, 4]),
+        ("unheard_of", []),
+        ("contains.count", []),
+    ],
+)
+def test_a_gates_name_is_a_metric_an_evaluator_or_both(name: str, places: list[int]) -> None:
+    assert find(VALUES, name) == [VALUES[place] for place in places]
+
+
+def test_a_gate_finds_an_evaluator_whose_name_has_a_dot() -> None:
+    values = [MetricValue("team.judge", "mean", 0.5)]
+
+    assert find(values, "team.judge") == find(values, "team.judge.mean") == values
+
+
+def test_a_hundred_thousand_samples_are_summarised_quickly_and_in_flat_memory() -> None:
+    def observations() -> Iterator[Observation]:
+        for index in range(100_000):
+            yield (f"s{index}", 0, [Score("exact_match", index % 4 == 0, ["accuracy"])])
+
+    started_s = time.process_time()
+    (value,) = summarise(observations())
+    used_s = time.process_time() - started_s
+    tracemalloc.start()
+    summarise(observations())
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert value.value == 0.25
+    assert used_s < 1.5  # 0.15 s on an idle machine; the margin is for busy ones
+    assert peak_bytes < 200_000
