@@ -1,0 +1,36 @@
+# Everything a person types: `make demo`, `make test`, `make check`, `make bench`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test check bench format clean
+
+demo: $(INSTALLED)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: $(INSTALLED)
+	$(BIN)/pytest -n 2
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_architecture.py
+
+bench: $(INSTALLED)
+	$(BIN)/python -m bench
+
+format: $(INSTALLED)
+	$(BIN)/ruff format src tests bench examples
+	$(BIN)/ruff check --fix src tests bench examples
+
+clean:
+	rm -rf $(VENV) .evalve build src/*.egg-info
+
+# constraints.txt pins every package, also those that packages bring along
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("evalve needs Python 3.11 or newer; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(INSTALLED)
