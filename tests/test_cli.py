@@ -99,13 +99,13 @@ def test_nothing_recorded_yet_is_an_empty_list_but_a_wrong_storage_is_an_error(
         (
             ["export", "baseline", "-o", "x.xls"],
             2,
-            "'.xls' is not known; use .json, .jsonl, .csv, .parquet\n",
+            "use .json, .jsonl, .csv, .parquet\n",
         ),
         (["delete", "nothing", "--yes"], 1, "`evalve list` shows those that exist\n"),
         (
             ["rename", "baseline", "latest"],
             2,
-            "needs a name that is not empty and not `latest`; got 'latest'\n",
+            "not empty and not `latest`; got 'latest'\n",
         ),
         (["rename", "baseline", "candidate"], 1, "there is already an experiment 'candidate'"),
         (["show", "baseline", "--limit", "few"], 2, "needs a whole number, 0 or more; got 'few'\n"),
@@ -174,7 +174,7 @@ def test_init_writes_a_first_evaluation_and_never_over_anything(
         "added  .evalve/ to .gitignore",
         "",
         "Type next:",
-        "  pytest eval_first.py --experiment first   run it: all samples at once",
+        "  pytest eval_first.py --experiment first   run it: ten samples at a time",
     ]
     assert (project / ".gitignore").read_text(encoding="utf-8") == "*.pyc\n.evalve/\n"
     ast.parse((project / "eval_first.py").read_text(encoding="utf-8"))
@@ -246,6 +246,7 @@ def test_run_ends_with_the_exit_code_of_pytest(project: Path) -> None:
 
     assert ended.returncode == 1
     assert "1 failed" in ended.stdout
+    assert "warning" not in ended.stdout
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(records: Path) -> None:

@@ -89,9 +89,9 @@ class RunInfo:
     """wall_s, cpu_s, peak_memory_bytes, peak_in_flight, strategy and its decisions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
-    """What the store has of one (sample, repeat)."""
+    """What the store has of one (sample, repeat). Not frozen: resuming makes one for every sample."""
 
     status: Status
     index: int

@@ -20,6 +20,8 @@ _OUR_VALUES = frozenset(
     for name in (option.name, *option.aliases)
     for prefix in ("", "evalve-")
 )
+# pytest would like to rewrite the assertions of its plugins, and this process has imported one already
+_QUIET = ("-W", "ignore:Module already imported so cannot be rewritten; evalve")
 
 
 def run_pytest(arguments: Sequence[str]) -> int:
@@ -28,7 +30,7 @@ def run_pytest(arguments: Sequence[str]) -> int:
 
     import pytest
 
-    return int(pytest.main(prepared))
+    return int(pytest.main([*_QUIET, *prepared]))
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:

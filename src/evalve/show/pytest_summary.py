@@ -87,18 +87,20 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
     return "\n".join(lines)
 
 
-def summary_lines(told: Sequence[Mapping[str, Any]], *, resume_command: str) -> Iterator[str]:
-    """The section at the end of a pytest run."""
+def summary_lines(
+    told: Sequence[Mapping[str, Any]], *, experiment: str, resume_command: str | None
+) -> Iterator[str]:
+    """The section at the end of a pytest run; with a command to go on where it was interrupted."""
     everything = [Told(**one) for one in told]
     for one in everything:
         yield f"{visible(one.name)}  {_counts(one)}"
         for metric in one.metrics:
             shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
-            yield f"  {visible(metric['evaluator'])}  {visible(metric['metric'])} {shown}  n={metric['observations']}"
+            name = visible(f"{metric['evaluator']}  {metric['metric']}")
+            yield f"  {name} {shown}  n={metric['observations']}"
         for problem in one.problems:
             yield f"  not passed: {problem}"
-    experiment = everything[-1].experiment
-    if any(one.interrupted for one in everything):
+    if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
     elif all(one.ran == 0 and not one.failed for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"

@@ -52,14 +52,14 @@ async def ask_model(prompt: str) -> str:
 
 @foreach("ticket,team", tickets)
 async def eval_routing(ticket, team):
-    prompt = f"Which team handles this ticket: billing, technical or shipping? {ticket}"
+    prompt = f"{ticket}\\nWhich team handles this ticket: billing, technical or shipping?"
     answer = await ask_model(prompt)
     return Result(exact_match(answer, team), prompt=prompt, response=answer)
 '''
 
 NEXT_STEPS = f"""
 Type next:
-  pytest {FIRST_FILE} --experiment first   run it: all samples at once
+  pytest {FIRST_FILE} --experiment first   run it: ten samples at a time
   evalve show first                         the result, with its interval
   evalve show first --failed                the wrong answer
   pytest {FIRST_FILE} --experiment first   again: nothing is left to do

@@ -1,4 +1,4 @@
-"""Connections to one SQLite database, in a file or in memory, and what its errors mean to a person."""
+"""Connections to one SQLite database, in a file or in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from evalve.errors import NotFound, StorageError
 from evalve.storage import schema
+from evalve.storage.explanations import BUSY_TIMEOUT_S, explained, sqlite_code
 
-_BUSY_TIMEOUT_S = 30.0
 _CACHE_KIB = 8192
 _CHECKPOINT_PAGES = 4000
 _inherited: list[sqlite3.Connection] = []  # a forked child may neither use nor close its parent's
@@ -49,12 +49,15 @@ class MemoryDatabase:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._closed = False
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         _create_tables(self._connection, self.place)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.place):
+        with self._lock, explained(self.place):
+            if self._closed:
+                raise StorageError(f"{self.place}: this store has been closed")
             yield self._connection
 
     @contextmanager
@@ -69,6 +72,7 @@ class MemoryDatabase:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._connection.close()
 
 
@@ -93,12 +97,12 @@ class FileDatabase:
             with closing(MemoryDatabase()) as nothing_yet, nothing_yet.reading() as connection:
                 yield connection
         else:
-            with _explained(self.place), self._borrowed() as connection:
+            with explained(self.place), self._borrowed() as connection:
                 yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        with _explained(self.place), self._borrowed() as connection, _transaction(connection):
+        with explained(self.place), self._borrowed() as connection, _transaction(connection):
             yield connection
 
     def iterate(self, read: Callable[[sqlite3.Connection], Iterator[T]]) -> Iterator[T]:
@@ -119,37 +123,36 @@ class FileDatabase:
         if self._pid != os.getpid():
             _inherited.extend(self._idle)
             self._idle, self._pid = [], os.getpid()
-        try:
+        connection: sqlite3.Connection | None = None
+        with suppress(IndexError):
             connection = self._idle.pop()
-        except IndexError:
+        if connection is None:
             connection = self._open()
         try:
             yield connection
         finally:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
+            self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def _open(self) -> sqlite3.Connection:
         if self._create and _is_blank(self._path):
             self._make()
-        connection = self._connect("mode=rw")
         try:
-            version = _version(connection, self.place)
-            if version == 0 and self._create:  # another process is between making the file and its tables
-                self._make()
+            connection = self._connect("mode=rw")
         except sqlite3.OperationalError as error:
-            connection.close()
-            if _code(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) and self._is_at_rest():
+            if sqlite_code(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) and self._is_at_rest():
                 return self._connect("mode=ro&immutable=1")  # a directory where no `-shm` file can be made
             raise
-        except BaseException:
-            connection.close()
-            raise
-        if version == 0 and not self._create:
-            connection.close()
-            raise self._nothing_recorded()
+        if _version(connection, self.place) == 0:  # the file is made and its tables are not, or not yet
+            if not self._create:
+                connection.close()
+                raise self._nothing_recorded()
+            self._make()
         return connection
 
     def _make(self) -> None:
@@ -170,13 +173,18 @@ class FileDatabase:
         connection = sqlite3.connect(
             f"file:{quote(self.place)}?{how}",
             uri=True,
-            timeout=_BUSY_TIMEOUT_S,
+            timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute(f"PRAGMA synchronous = {self._sync}")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._sync}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            _version(connection, self.place)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _is_at_rest(self) -> bool:
@@ -214,7 +222,8 @@ def _version(connection: sqlite3.Connection, place: str) -> int:
         )
     if version > schema.VERSION:
         raise StorageError(
-            f"{place}: written by a newer evalve (format {version}, this one knows {schema.VERSION}); upgrade evalve"
+            f"{place}: written by a newer evalve (format {version}; this one knows {schema.VERSION});"
+            " upgrade evalve"
         )
     return int(version)
 
@@ -229,6 +238,19 @@ def _create_tables(connection: sqlite3.Connection, place: str) -> None:
 
 
 @contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Several reads that see the database at one moment."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+@contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -238,46 +260,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # SQLite itself rolls back when the disk is full
             connection.execute("ROLLBACK")
         raise
-
-
-@contextmanager
-def _explained(place: str) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError):
-        raise  # about what was written, not about the database
-    except (sqlite3.DatabaseError, OSError) as error:
-        raise explanation(error, place) from error
-
-
-_REMEDIES = {
-    "SQLITE_NOTADB": "it is damaged, or no database: move it aside, restore a copy, or name another with --storage",
-    "SQLITE_CORRUPT": "it is damaged: move it aside or restore a copy (`sqlite3 FILE .recover` saves what can be"
-    " read), or name another file with --storage",
-    "SQLITE_FULL": "the disk is full: make room, then run the same command again to resume",
-    "SQLITE_READONLY": "it cannot be written: check the permissions of file and directory, or name another file"
-    " with --storage",
-    "SQLITE_CANTOPEN": "it cannot be opened: check that the directory exists and may be written, or name another"
-    " file with --storage",
-    "SQLITE_BUSY": f"another process kept it locked for more than {_BUSY_TIMEOUT_S:.0f} s; see what holds it, then"
-    " run the same command again to resume",
-    "SQLITE_IOERR": "the disk reported an error: check it, then run the same command again to resume",
-}
-
-
-def explanation(error: Exception, place: str) -> StorageError:
-    """What a foreign error means for the database at `place`, and what to do about it."""
-    if isinstance(error, OSError):
-        return StorageError(
-            f"{place}: {error.strerror or error}; check the path and its permissions,"
-            " or name another file with --storage"
-        )
-    for code, remedy in _REMEDIES.items():
-        if _code(error).startswith(code):
-            return StorageError(f"{place}: {remedy} ({error})")
-    return StorageError(f"{place}: {error}")
-
-
-def _code(error: Exception) -> str:
-    """`SQLITE_BUSY` and the like; empty where the error did not come out of SQLite itself."""
-    return str(getattr(error, "sqlite_errorname", ""))

@@ -23,9 +23,9 @@ _Text = TypeVar("_Text", str, str | None)
 class Inserts:
     """Writes the records of one database, for one thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
-        self._keys = Keys()
+        self._keys = keys
 
     def write(self, drafts: Sequence[RecordDraft]) -> None:
         """All or none, in one transaction."""

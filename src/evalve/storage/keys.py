@@ -34,7 +34,8 @@ class Tail:
 class Keys:
     """What one connection's user knows of the tails. Each use must be inside one transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, merge_at: int = _MERGE_AT) -> None:
+        self._merge_at = merge_at
         self._tails: dict[int, Tail] = {}
 
     def find(self, connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[Key]) -> dict[Key, int]:
@@ -72,20 +73,18 @@ class Keys:
         return tail
 
     def merge_if_long(self, connection: sqlite3.Connection, evaluation_id: int) -> None:
-        if len(self.tail(connection, evaluation_id).ids) >= _MERGE_AT:
+        if len(self.tail(connection, evaluation_id).ids) >= self._merge_at:
             self.merge(connection, evaluation_id)
 
     def merge(self, connection: sqlite3.Connection, evaluation_id: int) -> None:
         """Move the tail into the table, in the table's own order, so that each page is written once."""
         tail = self.tail(connection, evaluation_id)
         connection.execute(
-            "INSERT INTO record_keys SELECT evaluation_id, sample_id, repeat, id FROM records"
+            "INSERT OR REPLACE INTO record_keys SELECT evaluation_id, sample_id, repeat, id FROM records"
             " WHERE id BETWEEN ? AND ? ORDER BY sample_id, repeat",
             (tail.merged_id + 1, tail.last_id),
         )
-        connection.execute(
-            "UPDATE evaluations SET merged_id = ? WHERE id = ?", (tail.last_id, evaluation_id)
-        )
+        connection.execute("UPDATE evaluations SET merged_id = ? WHERE id = ?", (tail.last_id, evaluation_id))
         self._tails[evaluation_id] = Tail(tail.last_id, tail.last_id)
 
     def clear(self) -> None:

@@ -46,7 +46,7 @@ class Locks:
         self._database = database
         self._clock = clock
         self._heartbeat = heartbeat
-        self._mine: set[str] = set()
+        self._held: dict[str, ExperimentLock] = {}
 
     def take(self, experiment: str, holder: str) -> ExperimentLock:
         now = self._clock.utc_now()
@@ -80,15 +80,16 @@ class Locks:
                     me.heartbeat_at,
                 ),
             )
-        self._mine.add(me.token)
-        return ExperimentLock(self, me)
+        lock = self._held[me.token] = ExperimentLock(self, me, heartbeat=self._heartbeat)
+        return lock
 
     def refuse_if_held(self, connection: sqlite3.Connection, experiment: str, *, to: str) -> None:
         """Raise `Locked` where a live run other than this store's own holds the experiment."""
         other = self.live_holder(connection, experiment)
-        if other is not None and other.token not in self._mine:
+        if other is not None and other.token not in self._held:
             raise Locked(
-                f"experiment {experiment!r} is being run by {other}; stop it or wait until it has ended, then {to}"
+                f"experiment {experiment!r} is being run by {other};"
+                f" stop it or wait until it has ended, then {to}"
             )
 
     def live_holder(self, connection: sqlite3.Connection, experiment: str) -> Holder | None:
@@ -111,24 +112,24 @@ class Locks:
             return changed.rowcount == 1
 
     def drop(self, token: str) -> None:
-        self._mine.discard(token)
+        self._held.pop(token, None)
         with self._database.writing() as connection:
             connection.execute("DELETE FROM locks WHERE token = ?", (token,))
 
-    @property
-    def heartbeat(self) -> bool:
-        return self._heartbeat
+    def release_all(self) -> None:
+        for lock in [*self._held.values()]:
+            lock.release()
 
 
 class ExperimentLock:
     """Held until released; its heartbeat tells other machines that the holder lives."""
 
-    def __init__(self, locks: Locks, holder: Holder) -> None:
+    def __init__(self, locks: Locks, holder: Holder, *, heartbeat: bool) -> None:
         self._locks = locks
         self._holder = holder
         self._released = threading.Event()
         self._thread: threading.Thread | None = None
-        if locks.heartbeat:
+        if heartbeat:
             self._thread = threading.Thread(target=self._beat, name="evalve-lock", daemon=True)
             self._thread.start()
 

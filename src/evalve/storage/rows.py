@@ -9,10 +9,12 @@ from typing import Any
 from evalve.contracts import EvaluationInfo, Known
 from evalve.jsontext import from_json
 from evalve.records import Failure, Record, Score, Status, Try
+from evalve.storage.inserts import cleaned
+from evalve.storage.keys import Key, Keys, marks, padded
 from evalve.storage.schema import record_range
-from evalve.storage.writer import cleaned
 
 _AT_ONCE = 500
+_EARLIER_RUNS = 5
 _MEMO_ENTRIES = 1024
 _MEMO_TEXT = 1000
 
@@ -21,10 +23,7 @@ SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
        scores, failure, history, prompt, response, "row"
 FROM records WHERE id IN ({})
 """
-_KNOWN = """
-SELECT sample_id, repeat, status, idx, working_s
-FROM records WHERE evaluation_id = ? AND sample_id IN ({})
-"""
+_KNOWN = "SELECT id, status, idx, working_s FROM records WHERE id IN ({})"
 
 
 def read_records(
@@ -37,7 +36,7 @@ def read_records(
         (*record_range(evaluation.id), status),
     )
     while chunk := [row[0] for row in ids.fetchmany(_AT_ONCE)]:
-        rows = connection.execute(_RECORD.format(_marks(len(chunk))), chunk)
+        rows = connection.execute(_RECORD.format(marks(len(chunk))), padded(chunk))
         by_id = {row[0]: row for row in rows}
         for record_id in chunk:
             yield _record(evaluation, by_id[record_id])
@@ -64,23 +63,39 @@ def read_observations(
 
 
 def read_known(
-    connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], Known]:
+    connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[Key], index: Keys
+) -> dict[Key, Known]:
     asked = {(cleaned(key[0]), key[1]): key for key in keys}
-    sample_ids = list({sample_id for sample_id, _ in asked})
-    found: dict[tuple[str, int], Known] = {}
-    for start in range(0, len(sample_ids), _AT_ONCE):
-        chunk = sample_ids[start : start + _AT_ONCE]
-        rows = connection.execute(_KNOWN.format(_marks(len(chunk))), (evaluation_id, *chunk))
-        for sample_id, repeat, status, index, working_s in rows:
-            key = asked.get((sample_id, repeat))
-            if key is not None:
-                found[key] = Known(status, index, working_s)
+    key_of = {
+        record_id: asked[key] for key, record_id in index.find(connection, evaluation_id, [*asked]).items()
+    }
+    ids = list(key_of)
+    found: dict[Key, Known] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        chunk = ids[start : start + _AT_ONCE]
+        rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
+        for record_id, status, place, working_s in rows:
+            found[key_of[record_id]] = Known(status, place, working_s)
     return found
 
 
-def _marks(count: int) -> str:
-    return ",".join("?" * count)
+def read_durations(
+    connection: sqlite3.Connection, key: str, sample_ids: Sequence[str], index: Keys
+) -> dict[str, float]:
+    evaluations = connection.execute(
+        "SELECT id FROM evaluations WHERE key = ? ORDER BY id DESC LIMIT ?", (key, _EARLIER_RUNS)
+    ).fetchall()
+    durations: dict[str, float] = {}
+    wanted = list(sample_ids)
+    for (evaluation_id,) in evaluations:
+        known = read_known(connection, evaluation_id, [(sample_id, 0) for sample_id in wanted], index)
+        for (sample_id, _), found in known.items():
+            if found.status == "done":  # a failure may have come early, and says little
+                durations[sample_id] = found.working_s
+        wanted = [sample_id for sample_id in wanted if sample_id not in durations]
+        if not wanted:
+            break
+    return durations
 
 
 def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:

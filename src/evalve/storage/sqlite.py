@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,14 +21,13 @@ from evalve.errors import NotFound, StorageError
 from evalve.jsontext import to_json
 from evalve.options import suggestion
 from evalve.records import Record, Score, Status
-from evalve.storage.database import Database, MemoryDatabase
+from evalve.storage.database import Database, MemoryDatabase, snapshot
+from evalve.storage.keys import Keys
 from evalve.storage.locks import ExperimentLock, Locks
-from evalve.storage.rows import read_known, read_observations, read_records
+from evalve.storage.rows import read_durations, read_known, read_observations, read_records
 from evalve.storage.schema import record_range
 from evalve.storage.summaries import read_counts, read_evaluations, read_experiments, read_runs
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
-
-_DELETED_AT_ONCE = 10_000
 
 
 class SqliteStore:
@@ -40,6 +40,8 @@ class SqliteStore:
         self._clock = clock
         self._writer: Writer = InlineWriter(database) if private else ThreadWriter(database)
         self._locks = Locks(database, clock=clock, heartbeat=not private)
+        self._known_lock = threading.Lock()
+        self._known_keys = Keys()
 
     # running
 
@@ -71,8 +73,8 @@ class SqliteStore:
         return evaluation_id
 
     def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]:
-        with self._database.reading() as connection:
-            return read_known(connection, evaluation_id, keys)
+        with self._database.reading() as connection, self._known_lock, snapshot(connection):
+            return read_known(connection, evaluation_id, keys, self._known_keys)
 
     def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
         self._writer.reindex(evaluation_id, places)
@@ -122,15 +124,10 @@ class SqliteStore:
     def forget(self, experiment: str, key: str) -> None:
         """Delete the evaluation's records and runs; the evaluation itself stays, empty."""
         self._writer.flush()
-        with self._database.reading() as connection:
+        with self._database.writing() as connection:
             evaluation_id = _evaluation_id(connection, experiment, key)
-        if evaluation_id is not None:
-            self._delete_records(evaluation_id)
-            with self._database.writing() as connection:
-                connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
-                connection.execute(
-                    "UPDATE evaluations SET total = NULL, metrics = '[]' WHERE id = ?", (evaluation_id,)
-                )
+            if evaluation_id is not None:
+                _empty(connection, evaluation_id)
 
     def lock(self, experiment: str, *, holder: str) -> ExperimentLock:
         return self._locks.take(experiment, holder)
@@ -168,6 +165,11 @@ class SqliteStore:
             done, failed, _ = read_counts(connection, evaluation_id)
         return done, failed
 
+    def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
+        """How long each sample worked when last done by the evaluation of this key, in any experiment."""
+        with self._database.reading() as connection, self._known_lock, snapshot(connection):
+            return read_durations(connection, key, sample_ids, self._known_keys)
+
     # keeping house
 
     def rename(self, old: str, new: str) -> None:
@@ -189,35 +191,22 @@ class SqliteStore:
         with self._database.writing() as connection:
             self._expect(connection, experiment)
             self._locks.refuse_if_held(connection, experiment, to="delete it")
-            ids = [
-                row[0]
-                for row in connection.execute(
-                    "SELECT v.id FROM evaluations v JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ?",
-                    (experiment,),
-                )
-            ]
-            for evaluation_id in ids:
-                connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
-                connection.execute("DELETE FROM evaluations WHERE id = ?", (evaluation_id,))
-            connection.execute("DELETE FROM experiments WHERE name = ?", (experiment,))
+            (experiment_id,) = connection.execute(
+                "SELECT id FROM experiments WHERE name = ?", (experiment,)
+            ).fetchone()
+            for (evaluation_id,) in connection.execute(
+                "SELECT id FROM evaluations WHERE experiment_id = ?", (experiment_id,)
+            ).fetchall():
+                _empty(connection, evaluation_id)
+            connection.execute("DELETE FROM evaluations WHERE experiment_id = ?", (experiment_id,))
+            connection.execute("DELETE FROM experiments WHERE id = ?", (experiment_id,))
             connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
-        for evaluation_id in ids:
-            self._delete_records(evaluation_id)
 
     def close(self) -> None:
+        """Write what is queued, release the locks taken here, close the file."""
         self._writer.close()
+        self._locks.release_all()
         self._database.close()
-
-    def _delete_records(self, evaluation_id: int) -> None:
-        """A part at a time, so that other processes may write in between."""
-        deleted = _DELETED_AT_ONCE
-        while deleted == _DELETED_AT_ONCE:
-            with self._database.writing() as connection:
-                deleted = connection.execute(
-                    "DELETE FROM records WHERE id IN"
-                    " (SELECT id FROM records WHERE id BETWEEN ? AND ? LIMIT ?)",
-                    (*record_range(evaluation_id), _DELETED_AT_ONCE),
-                ).rowcount
 
     def _expect(self, connection: sqlite3.Connection, experiment: str) -> None:
         names = [name for (name,) in connection.execute("SELECT name FROM experiments")]
@@ -234,3 +223,16 @@ def _evaluation_id(connection: sqlite3.Connection, experiment: str, key: str) ->
         (experiment, key),
     ).fetchone()
     return None if row is None else int(row[0])
+
+
+def _empty(connection: sqlite3.Connection, evaluation_id: int) -> None:
+    room = record_range(evaluation_id)
+    # ids are never given twice, so that another process notices that the records it knew are gone
+    connection.execute(
+        "UPDATE evaluations SET total = NULL, metrics = '[]', merged_id ="
+        " max(merged_id, coalesce((SELECT max(id) FROM records WHERE id BETWEEN ? AND ?), 0)) WHERE id = ?",
+        (*room, evaluation_id),
+    )
+    connection.execute("DELETE FROM record_keys WHERE evaluation_id = ?", (evaluation_id,))
+    connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", room)
+    connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))

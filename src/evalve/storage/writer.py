@@ -7,14 +7,15 @@ import os
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from evalve.contracts import CommitSink, RecordDraft
 from evalve.errors import StorageError
 from evalve.storage.database import Database
-from evalve.storage.schema import insert_records, record_range
+from evalve.storage.inserts import Inserts, cleaned_draft
+from evalve.storage.keys import Keys
 
 _LOG = logging.getLogger(__name__)
 _AT_MOST = 500
@@ -24,26 +25,10 @@ _ABOUT_ONE_DRAFT = (
     sqlite3.DataError,
     sqlite3.ProgrammingError,
     sqlite3.InterfaceError,
-    ValueError,
+    ValueError,  # UnicodeEncodeError among them
     TypeError,
     OverflowError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Reindex:
-    evaluation_id: int
-    places: Sequence[tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Flush:
-    reached: threading.Event
-
-
-_Addition = tuple[RecordDraft, CommitSink]
-_Order = _Addition | _Reindex | _Flush | None
-_Text = TypeVar("_Text", str, str | None)
 
 
 class Writer(Protocol):
@@ -59,13 +44,13 @@ class InlineWriter:
     """Writes at once, on the caller's thread: the sink has been told when `add` returns."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._commits = _Commits(database)
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
-        _commit(self._database, [(draft, sink)])
+        self._commits.add([(draft, sink)])
 
     def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
-        _reindex(self._database, _Reindex(evaluation_id, places))
+        self._commits.reindex(_Reindex(evaluation_id, places))
 
     def flush(self) -> None:
         """Nothing is ever waiting."""
@@ -118,13 +103,28 @@ class ThreadWriter:
                 return
             self._queue = SimpleQueue()  # a forked child must not write what its parent has queued
             self._thread = threading.Thread(
-                target=_serve, args=(self._database, self._queue), name="evalve-writer", daemon=True
+                target=_serve, args=(self._queue, _Commits(self._database)), name="evalve-writer", daemon=True
             )
             self._thread.start()
             self._pid = os.getpid()
 
 
-def _serve(database: Database, queue: SimpleQueue[_Order]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Reindex:
+    evaluation_id: int
+    places: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    reached: threading.Event
+
+
+_Addition = tuple[RecordDraft, CommitSink]
+_Order = _Addition | _Reindex | _Flush | None
+
+
+def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
     while (order := queue.get()) is not None:
         additions: list[_Addition] = []
         while isinstance(order, tuple):
@@ -136,53 +136,65 @@ def _serve(database: Database, queue: SimpleQueue[_Order]) -> None:
             except Empty:
                 break
         if additions:
-            _commit(database, additions)
+            commits.add(additions)
         if isinstance(order, _Reindex):
-            _reindex(database, order)
+            commits.reindex(order)
         elif isinstance(order, _Flush):
             order.reached.set()
         elif order is None:
             return
 
 
-def _commit(database: Database, additions: Sequence[_Addition]) -> None:
-    """Write all in one transaction and tell every sink; one bad draft does not take others with it."""
-    drafts = [draft for draft, _ in additions]
-    try:
-        _insert(database, drafts)
-    except _ABOUT_ONE_DRAFT as error:
-        if len(additions) > 1:
-            for addition in additions:
-                _commit(database, [addition])
+class _Commits:
+    """Transactions that never raise: those who wait for one are told of its failure."""
+
+    def __init__(self, database: Database) -> None:
+        self._place = database.place
+        self._inserts = Inserts(database, Keys())
+
+    def add(self, additions: Sequence[_Addition]) -> None:
+        """One transaction for all; where one draft is to blame, one for each."""
+        try:
+            self._inserts.write([draft for draft, _ in additions])
+        except _ABOUT_ONE_DRAFT as error:
+            if len(additions) == 1:
+                self._add_cleaned(additions[0], error)
+            else:
+                for addition in additions:
+                    self.add([addition])
+        except Exception as error:  # the boundary of a transaction: the next one may succeed
+            _tell(additions, self._explained(error))
         else:
-            _commit_cleaned(database, *additions[0], error)
-    except Exception as error:  # the boundary of a transaction: the thread goes on with the next one
-        _tell(additions, _as_storage_error(error, database))
-    else:
-        _tell(additions, None)
+            _tell(additions, None)
+
+    def _add_cleaned(self, addition: _Addition, reason: Exception) -> None:
+        """A second chance for text that UTF-8 has no bytes for."""
+        problem: StorageError | None = None
+        try:
+            if not isinstance(reason, UnicodeEncodeError):
+                raise reason
+            self._inserts.write([cleaned_draft(addition[0])])
+        except Exception as error:  # as above
+            problem = self._explained(error)
+        _tell([addition], problem)
+
+    def reindex(self, order: _Reindex) -> None:
+        try:
+            self._inserts.reindex(order.evaluation_id, order.places)
+        except Exception as error:  # as above; only the order in which records are shown suffers
+            _LOG.warning("%s: new places of samples are not stored: %s", self._place, error)
+
+    def _explained(self, error: Exception) -> StorageError:
+        if isinstance(error, StorageError):
+            return error
+        explained = StorageError(
+            f"{self._place}: a record cannot be written: {type(error).__name__}: {error}"
+        )
+        explained.__cause__ = error
+        return explained
 
 
-def _commit_cleaned(database: Database, draft: RecordDraft, sink: CommitSink, reason: Exception) -> None:
-    """Second chance for a draft that SQLite refused: text that UTF-8 has no bytes for is escaped."""
-    problem: Exception | None = None
-    try:
-        if not isinstance(reason, UnicodeEncodeError):
-            raise reason
-        _insert(database, [_cleaned(draft)])
-    except Exception as error:  # as above
-        problem = _as_storage_error(error, database)
-    _tell([(draft, sink)], problem)
-
-
-def _as_storage_error(error: Exception, database: Database) -> StorageError:
-    if isinstance(error, StorageError):
-        return error
-    failed = StorageError(f"{database.place}: a record could not be written: {type(error).__name__}: {error}")
-    failed.__cause__ = error
-    return failed
-
-
-def _tell(additions: Sequence[_Addition], error: Exception | None) -> None:
+def _tell(additions: Sequence[_Addition], error: StorageError | None) -> None:
     groups: dict[int, tuple[CommitSink, list[RecordDraft]]] = {}
     for draft, sink in additions:
         group = groups.get(id(sink))

@@ -1,0 +1,186 @@
+"""Locks: who counts as alive, and what happens to the lock of one who is not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from evalve.contracts import EvaluationSpec
+from evalve.errors import Locked
+from evalve.storage import SqliteStore, open_store
+from evalve.storage.database import MemoryDatabase
+from evalve.storage.locks import Holder, Locks, is_alive, process_started
+
+HOLDER = Holder("exp", "token", 77, 1000.0, "here", "pytest evals", "2026-01-02T03:04:05+00:00", 5000.0)
+
+
+class SetClock:
+    """Stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now_s(self) -> float:
+        return self.now.timestamp()
+
+    def utc_now(self) -> datetime:
+        return self.now
+
+    async def sleep(self, delay_s: float) -> None:
+        raise AssertionError("nothing here waits")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = open_store(tmp_path / "a.db")
+    store.open_evaluation(EvaluationSpec("exp", "key", "name"))
+    yield store
+    store.close()
+
+
+def lock_in_another_process(path: Path, *, then: str) -> subprocess.Popen[str]:
+    program = (
+        "import os, sys; from evalve.storage import open_store\n"
+        f"lock = open_store({str(path)!r}).lock('exp', holder='the other')\n"
+        f"print('held', flush=True)\n{then}"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("holder", "started", "now_s", "alive"),
+    [
+        (HOLDER, 1000.0, 9999.0, True),
+        (HOLDER, 1000.9, 9999.0, True),
+        (HOLDER, None, 5000.0, False),
+        (HOLDER, 1500.0, 5000.0, False),
+        (replace(HOLDER, host="there"), None, 5059.0, True),
+        (replace(HOLDER, host="there"), 1000.0, 5060.0, False),
+    ],
+    ids=["running", "clock corrected", "gone", "pid reused", "heard of elsewhere", "silent elsewhere"],
+)
+def test_who_is_alive(holder: Holder, started: float | None, now_s: float, alive: bool) -> None:
+    assert is_alive(holder, here="here", now_s=now_s, started=lambda pid: started) is alive
+
+
+def test_this_process_is_running_and_an_impossible_one_is_not() -> None:
+    assert process_started(os.getpid()) is not None
+    assert process_started(2**22 + 1) is None
+
+
+def test_a_live_process_keeps_its_lock(tmp_path: Path, store: SqliteStore) -> None:
+    process = lock_in_another_process(tmp_path / "a.db", then="sys.stdin.read()")
+    try:
+        for attempt in (
+            lambda: store.lock("exp", holder="me"),
+            lambda: store.delete("exp"),
+            lambda: store.rename("exp", "x"),
+        ):
+            with pytest.raises(Locked, match=rf"pid {process.pid} on {socket.gethostname()} \(the other\)"):
+                attempt()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_dead_process_loses_its_lock(tmp_path: Path, store: SqliteStore) -> None:
+    process = lock_in_another_process(tmp_path / "a.db", then="os._exit(1)")
+    process.communicate()
+
+    assert store.experiments()[0].running is None
+    store.lock("exp", holder="me").release()
+
+
+def test_a_killed_process_that_nobody_has_waited_for_loses_its_lock(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    process = lock_in_another_process(tmp_path / "a.db", then="os._exit(1)")
+    assert process.stdout is not None
+    process.stdout.read()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
+
+    store.lock("exp", holder="me").release()
+
+    process.communicate()
+
+
+def test_another_machine_loses_its_lock_after_a_minute_of_silence() -> None:
+    clock, database = SetClock(), MemoryDatabase()
+    locks = Locks(database, clock=clock, heartbeat=False)
+    theirs = locks.take("exp", "theirs")
+    with database.writing() as connection:
+        connection.execute("UPDATE locks SET host = 'elsewhere'")
+
+    clock.now += timedelta(seconds=59)
+    with pytest.raises(Locked, match="elsewhere"):
+        locks.take("exp", "mine")
+
+    clock.now += timedelta(seconds=1)
+    mine = locks.take("exp", "mine")
+    theirs.release()
+    with pytest.raises(Locked, match="mine"):
+        locks.take("exp", "third")
+    mine.release()
+    database.close()
+
+
+def test_a_heartbeat_puts_the_minute_off_and_tells_when_the_lock_is_lost() -> None:
+    clock, database = SetClock(), MemoryDatabase()
+    locks = Locks(database, clock=clock, heartbeat=False)
+    locks.take("exp", "theirs")
+    with database.writing() as connection:
+        connection.execute("UPDATE locks SET host = 'elsewhere', token = 'theirs'")
+
+    clock.now += timedelta(seconds=50)
+    assert locks.beat("theirs")
+    clock.now += timedelta(seconds=50)
+    with pytest.raises(Locked):
+        locks.take("exp", "mine")
+
+    clock.now += timedelta(seconds=10)
+    locks.take("exp", "mine")
+    assert not locks.beat("theirs")
+    database.close()
+
+
+def test_a_store_may_delete_what_it_holds_itself(store: SqliteStore) -> None:
+    lock = store.lock("exp", holder="me")
+
+    store.delete("exp")
+
+    lock.release()
+    assert store.experiments() == []
+
+
+def test_a_lock_follows_the_new_name(store: SqliteStore) -> None:
+    lock = store.lock("exp", holder="me")
+
+    store.rename("exp", "new")
+
+    with pytest.raises(Locked):
+        store.lock("new", holder="other")
+    lock.release()
+    store.lock("new", holder="other").release()
+
+
+def test_closing_a_store_releases_its_locks(tmp_path: Path, store: SqliteStore) -> None:
+    other = open_store(tmp_path / "a.db")
+    lock = other.lock("exp", holder="other")
+
+    other.close()
+    lock.release()
+
+    store.lock("exp", holder="me").release()

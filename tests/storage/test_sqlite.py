@@ -1,0 +1,382 @@
+"""The store in a file: where it appears, who may share it, what it says when the file is no good."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from evalve.contracts import EvaluationSpec, RecordDraft
+from evalve.errors import NotFound, StorageError
+from evalve.records import Sample
+from evalve.storage import open_store
+from evalve.storage.explanations import explained
+
+SPEC = EvaluationSpec("exp", "key", "name")
+
+PROGRAM = """
+import os, sys
+from evalve.contracts import EvaluationSpec, RecordDraft
+from evalve.records import Sample
+from evalve.storage import open_store
+
+class Printing:
+    def committed(self, drafts, error):
+        text = "".join(f"{draft.sample.id}\\n" for draft in drafts) if error is None else f"error {error}\\n"
+        os.write(1, text.encode())
+
+path, prefix, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = open_store(path)
+evaluation_id = store.open_evaluation(EvaluationSpec("exp", "key", "name"))
+sink = Printing()
+for number in range(count):
+    sample = Sample(f"{prefix}{number}", number, {}, '{"text": "%s"}' % ("x" * 300))
+    store.add(RecordDraft(evaluation_id, sample, 0, "done", "[]", None, None, None,
+                          "2026-01-01T00:00:00+00:00", 0.0, 0.0, 1, None, "run"), sink)
+store.close()
+"""
+
+
+def start(path: Path, prefix: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(path), prefix, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+# where it is
+
+
+@pytest.mark.parametrize("form", ["{}/a.db", "sqlite:///{}/a.db", "sqlite:///{}/a.db?sync=full"])
+def test_paths_and_urls_name_the_same_file(tmp_path: Path, form: str) -> None:
+    store = open_store(form.format(tmp_path))
+    store.open_evaluation(SPEC)
+    store.close()
+
+    assert (tmp_path / "a.db").is_file()
+    again = open_store(store.url)
+    assert [info.name for info in again.experiments()] == ["exp"]
+    again.close()
+
+
+def test_three_slashes_are_relative_to_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    store = open_store("sqlite:///some%20dir/a.db")
+    store.open_evaluation(SPEC)
+    store.close()
+
+    assert (tmp_path / "some dir" / "a.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://host/db", "no store is known by 'postgresql'.*sqlite:///FILE.*memory://"),
+        ("sqlite://a.db", "sqlite:///FILE"),
+        ("sqlite:///", "sqlite:///FILE"),
+        ("sqlite:///a.db?sync=sometimes", "sync=normal or sync=full"),
+        ("sqlite:///a.db?mode=ro", "sync=normal or sync=full"),
+    ],
+)
+def test_a_url_that_names_no_store_says_which_ones_do(url: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message):
+        open_store(url)
+
+
+@pytest.mark.parametrize(("url", "level"), [("sqlite:///{}", 1), ("sqlite:///{}?sync=full", 2)])
+def test_sync_is_what_the_url_says(tmp_path: Path, url: str, level: int) -> None:
+    store = open_store(url.format(tmp_path / "a.db"))
+    store.open_evaluation(SPEC)
+
+    with store._database.reading() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+def test_the_file_appears_with_the_first_write(tmp_path: Path) -> None:
+    path = tmp_path / ".evalve" / "evalve.db"
+    store = open_store(path)
+    assert store.experiments() == []
+    assert not path.parent.exists()
+
+    store.open_evaluation(SPEC)
+    store.close()
+
+    assert path.is_file()
+    assert (path.parent / ".gitignore").read_text() == "*\n"
+
+
+def test_only_our_own_directory_is_hidden_from_git(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "results" / "a.db")
+    store.open_evaluation(SPEC)
+    store.close()
+
+    assert not (tmp_path / "results" / ".gitignore").exists()
+
+
+def test_a_store_that_must_exist_is_not_created(tmp_path: Path) -> None:
+    path = tmp_path / ".evalve" / "evalve.db"
+
+    with pytest.raises(NotFound, match=rf"{path}: nothing has been recorded"):
+        open_store(path, create=False)
+
+    assert not path.parent.exists()
+
+
+# what may be wrong with it
+
+
+def test_a_file_that_is_no_database_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_text("hello\n" * 1000)
+    store = open_store(path)
+
+    with pytest.raises(StorageError, match=rf"{path}: .*move it aside.*--storage.*not a database"):
+        store.experiments()
+    with pytest.raises(StorageError, match="move it aside"):
+        store.open_evaluation(SPEC)
+    store.close()
+
+
+def test_a_damaged_database_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = open_store(path)
+    store.open_evaluation(SPEC)
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+    damaged = open_store(path)
+    with pytest.raises(StorageError, match=rf"{path}: it is damaged.*\.recover.*malformed"):
+        damaged.experiments()
+    damaged.close()
+
+
+def test_a_database_of_a_newer_evalve_asks_for_an_upgrade(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = open_store(path)
+    store.open_evaluation(SPEC)
+    with store._database.writing() as connection:
+        connection.execute("PRAGMA user_version = 99")
+    store.close()
+
+    newer = open_store(path, create=False)
+    with pytest.raises(StorageError, match=rf"{path}: .*newer evalve.*99.*upgrade evalve"):
+        newer.experiments()
+    newer.close()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    theirs = sqlite3.connect(path)
+    theirs.execute("CREATE TABLE t (x)")
+    theirs.close()
+    before = path.read_bytes()
+    store = open_store(path)
+
+    with pytest.raises(StorageError, match=rf"{path}: this is a database of another program"):
+        store.open_evaluation(SPEC)
+    store.close()
+
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.touch()
+    with pytest.raises(NotFound):
+        open_store(path, create=False)
+
+    store = open_store(path)
+    store.open_evaluation(SPEC)
+
+    assert [info.name for info in store.experiments()] == ["exp"]
+    store.close()
+
+
+def test_a_directory_in_place_of_the_file_says_so(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    with pytest.raises(StorageError, match=rf"{tmp_path}: it cannot be opened"):
+        store.open_evaluation(SPEC)
+    store.close()
+
+
+def test_a_file_in_place_of_the_directory_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = open_store(tmp_path / "file" / "a.db")
+
+    with pytest.raises(StorageError, match=rf"{tmp_path}/file/a.db: .*--storage"):
+        store.open_evaluation(SPEC)
+    store.close()
+
+
+def fill_the_disk(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    finally:
+        connection.close()
+
+
+def write_what_is_read_only(path: Path) -> None:
+    sqlite3.connect(path).close()
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        connection.execute("CREATE TABLE t (x)")
+    finally:
+        connection.close()
+
+
+def write_what_is_locked(path: Path) -> None:
+    holder, other = sqlite3.connect(path, isolation_level=None), sqlite3.connect(path, timeout=0)
+    try:
+        holder.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE t (x)")
+    finally:
+        other.close()
+        holder.close()
+
+
+def create_where_it_is_forbidden(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path.parent))
+
+
+@pytest.mark.parametrize(
+    ("mishap", "message"),
+    [
+        (fill_the_disk, "the disk is full"),
+        (write_what_is_read_only, "cannot be written: check the permissions"),
+        (write_what_is_locked, "another process has kept it locked"),
+        (create_where_it_is_forbidden, "Permission denied: check the path, or name another file"),
+    ],
+)
+def test_mishaps_are_told_with_the_path_and_a_remedy(
+    tmp_path: Path, mishap: Callable[[Path], None], message: str
+) -> None:
+    path = tmp_path / "a.db"
+
+    with pytest.raises(StorageError, match=f"{path}: .*{message}"), explained(str(path)):
+        mishap(path)
+
+
+# who shares it
+
+
+def test_several_processes_fill_one_new_database_and_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / ".evalve" / "evalve.db"
+
+    processes = [start(path, prefix, 500) for prefix in "abcd"]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+
+    expected = [f"{prefix}{number}" for prefix in "abcd" for number in range(500)]
+    assert "".join(outputs).split() == expected
+    store = open_store(path, create=False)
+    (info,) = store.evaluations("exp")
+    assert sorted(record.sample_id for record in store.records(info)) == sorted(expected)
+    assert len(store.known(info.id, [(sample_id, 0) for sample_id in expected])) == 2000
+    store.close()
+
+
+def test_nothing_that_was_acknowledged_is_lost_or_doubled_by_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    acknowledged: set[str] = set()
+
+    for lines in (1, 137, 611, 1500):
+        process = start(path, "s", 20_000)
+        assert process.stdout is not None
+        acknowledged |= {process.stdout.readline().strip() for _ in range(lines)}
+        process.send_signal(signal.SIGKILL)
+        acknowledged |= set(process.stdout.read().split("\n")[:-1])
+        process.stdout.close()
+        process.wait()
+
+    store = open_store(path, create=False)
+    (info,) = store.evaluations("exp")
+    stored = [record.sample_id for record in store.records(info)]
+    known = store.known(info.id, [(sample_id, 0) for sample_id in acknowledged])
+    with store._database.reading() as connection:
+        assert connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    store.close()
+    assert acknowledged <= set(stored)
+    assert len(stored) == len(set(stored))
+    assert len(known) == len(acknowledged)
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a.db")
+    ids: list[int] = []
+
+    def use() -> None:
+        ids.append(store.open_evaluation(SPEC))
+        store.known(ids[0], [("s", 0)])
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+
+    assert len(ids) == 8
+    assert len(set(ids)) == 1
+
+
+def test_a_forked_child_opens_connections_of_its_own(tmp_path: Path) -> None:
+    program = f"""
+import os
+from evalve.contracts import EvaluationSpec
+from evalve.storage import open_store
+store = open_store({str(tmp_path / "a.db")!r})
+store.open_evaluation(EvaluationSpec("parent", "key", "name"))
+lock = store.lock("parent", holder="test")
+pid = os.fork()
+if pid == 0:
+    store.open_evaluation(EvaluationSpec("child", "key", "name"))
+    lock.release()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert sorted((info.name, info.running is None) for info in store.experiments()) == [
+    ("child", True), ("parent", False)]
+lock.release()
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], check=False, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a.db")
+    evaluation_id = store.open_evaluation(SPEC)
+    told = threading.Semaphore(0)
+
+    class Sink:
+        def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+            told.release(len(drafts))
+
+    sink = Sink()
+    for number in range(3):
+        sample = Sample(f"s{number}", number, {}, "{}")
+        store.add(
+            RecordDraft(evaluation_id, sample, 0, "done", "[]", None, None, None, "t", 0, 0, 1, None, "r"),
+            sink,
+        )
+        told.acquire()
+
+    reading = store.records(store.evaluations("exp")[0])
+    next(reading)
+    del reading
+    store.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
