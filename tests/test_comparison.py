@@ -34,7 +34,8 @@ def test_yes_or_no_on_shared_samples_is_tested_with_mcnemar() -> None:
     assert result.p_value == pytest.approx(stats.binomtest(1, 4).pvalue)
     expected = stats.ttest_1samp([0, 1, 1, 1, -1], 0).confidence_interval(0.95)
     assert result.interval is not None
-    assert (result.interval.low, result.interval.high) == pytest.approx((expected.low, expected.high))
+    # yes and no differ by one at the most, however wide the interval of so few
+    assert (result.interval.low, result.interval.high) == pytest.approx((expected.low, 1.0))
     # (1.959964 + 0.841621) * sd 0.894427 / sqrt(5)
     assert result.minimum_detectable_effect == pytest.approx(1.1206341, abs=1e-6)
 

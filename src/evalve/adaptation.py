@@ -56,8 +56,9 @@ def decide(memory: Memory, seen: Interval, bounds: Bounds) -> tuple[Memory, str]
             reason = f"{memory.limit} at once gave {gain:.2f} × the throughput of {before}"
             return Memory(limit=before, doubling=False, hold=PATIENCE), reason
         if gain < 1 + WORTHWHILE * (memory.limit / before - 1):
+            # staying would ratchet: each later probe would again bring nothing, and stay
             reason = f"{memory.limit} at once gave no more than {before}"
-            return replace(memory, probing_from=None, doubling=False, hold=PATIENCE), reason
+            return Memory(limit=before, doubling=False, hold=PATIENCE), reason
     memory = replace(memory, probing_from=None)
     if memory.hold > 0:
         return replace(memory, hold=memory.hold - 1), "holding"
@@ -89,6 +90,9 @@ class Controller:
     _ended: int = 0
     _succeeded: int = 0
     _peak: int = 0
+    _stale: int = 0
+    """Turns still to end that say nothing about the limit: the first ones, which all started at once, and
+    after a change those that were started before it."""
 
     def __post_init__(self) -> None:
         self._initial = self.limit
@@ -107,6 +111,7 @@ class Controller:
         if self._memory is None:
             self._memory = Memory(limit=self.limit)
             self._began_s = now_s
+        self._stale = self.limit
         self._forget(now_s)
 
     def observe(self, *, succeeded: bool, in_flight: int) -> None:
@@ -116,6 +121,10 @@ class Controller:
 
     def adapt(self, now_s: float) -> bool:
         """Decide, if an interval has passed and a whole window has ended in it; true if the limit changed."""
+        if self._stale > 0:
+            self._stale -= 1
+            self._forget(now_s)
+            return False
         elapsed_s = now_s - self._since_s
         if self._memory is None or elapsed_s < self.interval_s or self._ended < self.limit:
             return False
@@ -126,8 +135,8 @@ class Controller:
         )
         bounds = Bounds(self.minimum, self.maximum, self.increase_threshold, self.decrease_threshold)
         self._memory, reason = decide(self._memory, seen, bounds)
-        self._forget(now_s)
         if self._memory.limit == self.limit:
+            self._forget(now_s)
             return False
         self.history.append(
             {
@@ -139,7 +148,9 @@ class Controller:
                 "reason": reason,
             }
         )
+        self._stale = min(self.limit, self._peak)
         self.limit = self._memory.limit
+        self._forget(now_s)
         return True
 
     def _forget(self, now_s: float) -> None:

@@ -109,6 +109,7 @@ def _compared(evaluator: str, a: Values, b: Values, seed: int) -> Comparison:
     broken = tuple(sample_id for sample_id, d in zip(shared, differences, strict=True) if d < 0)
     test: Test | None = None
     p_value: float | None = None
+    binary = False
     if shared:
         binary = all(_is_binary(in_a[sample_id]) and _is_binary(in_b[sample_id]) for sample_id in shared)
         test = "exact McNemar" if binary else "sign-flip"
@@ -122,7 +123,8 @@ def _compared(evaluator: str, a: Values, b: Values, seed: int) -> Comparison:
         mean_a=_mean(in_a[sample_id].mean for sample_id in shared),
         mean_b=_mean(in_b[sample_id].mean for sample_id in shared),
         difference=paired.mean,
-        interval=paired.interval,
+        # yes and no differ by one at the most
+        interval=paired.interval.clipped(-1.0, 1.0) if binary and paired.interval else paired.interval,
         p_value=p_value,
         p_adjusted=None,
         test=test,

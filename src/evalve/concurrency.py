@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 from evalve.adaptation import Controller
@@ -75,8 +77,9 @@ class SlidingWindow:
     ) -> AsyncIterator[Any]:
         if self.throttle_s:
             tasks = Spaced(tasks, self.throttle_s, clock=self._clock)
-        async for result in Window(tasks, self.max_concurrency).results():
-            yield _told(result, progress_callback)
+        async with aclosing(Window(tasks, self.max_concurrency).results()) as results:
+            async for result in results:
+                yield _told(result, progress_callback)
 
 
 class Adaptive:
@@ -138,11 +141,13 @@ class Adaptive:
         controller = self._controller
         window = Window(tasks, controller.limit)
         controller.start(self._clock.now_s())
-        async for result in window.results():
-            controller.observe(succeeded=result not in ("failed", "waiting"), in_flight=window.peak)
-            if controller.adapt(self._clock.now_s()):
-                window.resize(controller.limit)
-            yield _told(result, progress_callback)
+        async with aclosing(window.results()) as results:
+            async for result in results:
+                succeeded = result not in ("failed", "waiting")
+                controller.observe(succeeded=succeeded, in_flight=window.take_peak())
+                if controller.adapt(self._clock.now_s()):
+                    window.resize(controller.limit)
+                yield _told(result, progress_callback)
 
 
 SequentialStrategy = Sequential
@@ -159,9 +164,10 @@ class Window:
     """
 
     def __init__(self, tasks: AsyncIterator[Task], limit: int) -> None:
-        self.peak = 0
-        self._tasks = tasks
+        # an async generator cannot be asked by two workers at once
+        self._tasks = OneAtATime(tasks) if isinstance(tasks, AsyncGenerator) else tasks
         self._limit = limit
+        self._peak = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._in_flight = 0
         self._exhausted = False
@@ -171,10 +177,14 @@ class Window:
 
     def resize(self, limit: int) -> None:
         self._limit = limit
-        self.peak = self._in_flight
         self._hire()
 
-    async def results(self) -> AsyncIterator[Any]:
+    def take_peak(self) -> int:
+        """How many were in flight at once since this was last asked."""
+        peak, self._peak = self._peak, self._in_flight
+        return peak
+
+    async def results(self) -> AsyncGenerator[Any, None]:
         self._hire()
         try:
             while True:
@@ -204,7 +214,7 @@ class Window:
                     self._exhausted = True
                     return
                 self._in_flight += 1
-                self.peak = max(self.peak, self._in_flight)
+                self._peak = max(self._peak, self._in_flight)
                 if self._in_flight == len(self._workers):
                     self._hire()
                 try:
@@ -219,6 +229,21 @@ class Window:
             if me is not None:
                 self._workers.discard(me)
             self._news.set()
+
+
+class OneAtATime:
+    """Tasks of an iterator that several may ask, and that must not be asked while it answers."""
+
+    def __init__(self, tasks: AsyncIterator[Task]) -> None:
+        self._tasks = tasks
+        self._lock = asyncio.Lock()
+
+    def __aiter__(self) -> OneAtATime:
+        return self
+
+    async def __anext__(self) -> Task:
+        async with self._lock:
+            return await anext(self._tasks)
 
 
 class Spaced:
@@ -245,12 +270,16 @@ class Spaced:
 
 
 class Throttled:
-    """Any strategy, with at least `throttle_s` between two starts."""
+    """Any strategy, with at least `throttle_s` between two starts.
+
+    A strategy may hold tasks before it starts them, as `Batch` does, so it is the starts that wait here.
+    """
 
     def __init__(self, strategy: Strategy, throttle_s: float, *, clock: Clock = LOOP_CLOCK) -> None:
         self.strategy = strategy
         self.throttle_s = throttle_s
         self._clock = clock
+        self._next_s = float("-inf")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.strategy, name)
@@ -258,7 +287,29 @@ class Throttled:
     def execute(
         self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
     ) -> AsyncIterator[Any]:
-        return self.strategy.execute(Spaced(tasks, self.throttle_s, clock=self._clock), progress_callback)
+        return self.strategy.execute(_Wrapped(tasks, self._start), progress_callback)
+
+    async def _start(self, task: Task) -> Any:
+        now_s = self._clock.now_s()
+        start_s = max(now_s, self._next_s)
+        self._next_s = start_s + self.throttle_s
+        if start_s > now_s:
+            await self._clock.sleep(start_s - now_s)
+        return await task()
+
+
+class _Wrapped:
+    """Tasks of another iterator, each to be started by `start`."""
+
+    def __init__(self, tasks: AsyncIterator[Task], start: Callable[[Task], Awaitable[Any]]) -> None:
+        self._tasks = tasks
+        self._start = start
+
+    def __aiter__(self) -> _Wrapped:
+        return self
+
+    async def __anext__(self) -> Task:
+        return functools.partial(self._start, await anext(self._tasks))
 
 
 def choose(
@@ -277,27 +328,31 @@ def choose(
     if throttle_s is None:
         return strategy
     if isinstance(strategy, SlidingWindow):
-        return SlidingWindow(strategy.max_concurrency, throttle_s)
+        return _with(strategy, throttle_s=throttle_s)
     return Throttled(strategy, throttle_s) if throttle_s else strategy
 
 
 def _limited(strategy: Strategy, max_concurrency: int) -> Strategy:
-    if isinstance(strategy, SlidingWindow):
-        return SlidingWindow(max_concurrency, strategy.throttle_s)
+    if isinstance(strategy, Sequential):
+        return strategy if max_concurrency == 1 else SlidingWindow(max_concurrency)
     if isinstance(strategy, Adaptive):
         return strategy.with_limit(max_concurrency)
     if isinstance(strategy, Batch):
-        return Batch(max_concurrency)
-    if isinstance(strategy, Sequential):
-        return SlidingWindow(max_concurrency)
+        return _with(strategy, batch_size=max_concurrency)
     if hasattr(strategy, "max_concurrency"):
-        limited = copy.copy(strategy)
-        limited.max_concurrency = max_concurrency
-        return limited
+        return _with(strategy, max_concurrency=max_concurrency)
     raise OptionError(
         f"max_concurrency={max_concurrency} cannot be applied to {type(strategy).__name__}: "
         "it has no attribute max_concurrency; give it one, or leave the option out"
     )
+
+
+def _with(strategy: Strategy, **attributes: Any) -> Strategy:
+    """A copy of the strategy, which may be of a person's own class, with other settings."""
+    changed = copy.copy(strategy)
+    for name, value in attributes.items():
+        setattr(changed, name, value)
+    return changed
 
 
 def _told(result: Any, progress_callback: Callback | None) -> Any:

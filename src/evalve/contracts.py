@@ -186,6 +186,8 @@ class Tally:
     """How many may be in flight, where the strategy says."""
     notes: list[str] = field(default_factory=list)
     """Things to tell the person once: a blocked loop, a take-over of a lock."""
+    held_by: Callable[[], str] = lambda: ""
+    """What holds calls back now, in words: `input tokens 98 %: next in 0.4 s`."""
 
 
 class Progress(Protocol):
@@ -205,15 +207,43 @@ class Rows(Protocol):
     def fingerprint(self) -> str: ...
 
 
+@dataclass(slots=True)
+class CallLog:
+    """What calls to providers came to: those of one attempt, or of a whole run."""
+
+    requests: int = 0
+    """Sent over the network, every try."""
+    cached: int = 0
+    """Answered from the cache."""
+    retries: int = 0
+    refusals: int = 0
+    """Tries that met a rate limit."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    """Answers of models whose price is unknown; `cost_usd` leaves them out."""
+    waited_s: float = 0.0
+    """For limits and between tries, summed over calls."""
+    ordinals: dict[str, int] = field(default_factory=dict)
+    """How often each request has been made by the attempt: asking twice is meant to give two answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """What code called by a sample may know about it."""
+    """What code called by a sample may know about it, and where it leaves what it learnt."""
 
     experiment: str
     evaluation: str
     sample_id: str
     repeat: int
     try_number: int
+    calls: CallLog = field(default_factory=CallLog)
+    tally: Tally | None = None
+    stop_run: Callable[[str], None] = lambda reason: None
+    """Ends the whole run, saved and resumable: no call can succeed any more."""
 
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)

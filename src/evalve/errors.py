@@ -10,7 +10,8 @@ EvalveError
 ├── StorageError          the store cannot be opened, read or written
 │   ├── NotFound          no experiment of that name
 │   └── Locked            another run holds the experiment
-└── ExperimentChanged     the stored experiment was made by another function
+├── ExperimentChanged     the stored experiment was made by another function
+└── BudgetSpent           the next call could exceed the person's budget
 
 KeyboardInterrupt
 └── Interrupted           the person stopped the run; what was done is saved
@@ -61,6 +62,10 @@ class Locked(StorageError):
 
 class ExperimentChanged(EvalveError):
     """The stored experiment was made by another function."""
+
+
+class BudgetSpent(EvalveError):
+    """The next call could exceed the person's budget."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
+_MOST_BITS = 14_000  # Python writes and reads whole numbers of up to 4300 digits
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -18,8 +19,8 @@ def to_json(value: Any) -> str:
     """Compact JSON with sorted keys, equal for equal content in every process."""
     try:
         return _encode(value)
-    except (TypeError, ValueError, RecursionError):
-        return _encode(_plain(value, depth=0))
+    except Exception:  # a value without a form in JSON, or a converter of the person's own that raised
+        return _encode(_plain(value, within=()))
 
 
 def from_json(text: str) -> Any:
@@ -66,25 +67,29 @@ _encode = json.JSONEncoder(
 ).encode
 
 
-def _plain(value: Any, *, depth: int) -> Any:
-    """A copy that JSON accepts: string keys, no NaN, no cycles; deeper than 50 levels becomes text."""
-    if value is None or isinstance(value, bool | int | str):
+def _plain(value: Any, *, within: tuple[int, ...]) -> Any:
+    """A copy that JSON accepts: string keys, no NaN, no cycles; deeper than 50 levels becomes text.
+
+    `within` holds the ids of the values around this one.
+    """
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= _MOST_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if depth > 50:
+    if id(value) in within or len(within) > 50:
         return "…"
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(item, depth=depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth=depth + 1) for item in value]
+    within = (*within, id(value))
     try:
+        if isinstance(value, Mapping):
+            return {_key(key): _plain(item, within=within) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [_plain(item, within=within) for item in value]
         converted = _foreign(value)
-    except Exception:  # a user's own converter failed: fall back to text
+    except Exception:  # a user's own container or converter failed: fall back to text
         return as_text(value)
-    if converted is value or isinstance(converted, str):
-        return converted if isinstance(converted, str) else as_text(value)
-    return _plain(converted, depth=depth + 1)
+    return _plain(converted, within=within) if converted is not value else as_text(value)
 
 
 def _key(key: Any) -> str:

@@ -7,6 +7,7 @@ The command line, the environment (`EVALVE_…`), `evalve.yaml` and the decorato
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -37,7 +38,7 @@ class Tolerance:
 
     def allows(self, failed: int, total: int) -> bool:
         if self.share is not None:
-            return failed <= self.share * total
+            return failed <= self.share * total + 1e-9  # 0.29 * 100 is a little less than 29
         return failed <= (self.count or 0)
 
     def __str__(self) -> str:
@@ -126,15 +127,14 @@ def _max_concurrency(text: str) -> MaxConcurrency:
 
 
 def _threshold(text: str) -> Threshold:
-    name, equals, value = text.rpartition("=")
+    name, _, value = text.rpartition("=")
     try:
-        return Threshold(name.strip(), float(value)) if equals and name.strip() else _no_threshold()
+        minimum = float(value)
     except ValueError:
-        return _no_threshold()
-
-
-def _no_threshold() -> Threshold:
-    raise ValueError("needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9")
+        minimum = math.nan
+    if not name.strip() or not math.isfinite(minimum):
+        raise ValueError("needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9")
+    return Threshold(name.strip(), minimum)
 
 
 def _tolerance(text: str) -> Tolerance:
@@ -248,7 +248,7 @@ def from_mapping(values: Mapping[str, Any], *, said_by: str) -> Options:
     for key, value in values.items():
         option = _BY_KEY.get(key)
         if option is None:
-            raise OptionError(f"{said_by}: unknown option {key!r}{suggestion(key, _BY_KEY)}")
+            raise OptionError(f"{said_by}: unknown option {key!r}{suggestion(str(key), _BY_KEY)}")
         if value is None:
             continue
         if option.field in said:
@@ -265,6 +265,8 @@ def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
         return tuple(_from_value(replace(option, many=False), item, said_by=said_by) for item in items)
     if isinstance(value, Threshold | Tolerance):
         return value
+    if value is False and option.metavar and "off" in option.metavar.split("|"):
+        value = "off"  # which YAML reads as false
     if isinstance(value, bool) and not option.is_switch:
         raise OptionError(f"{said_by}: got {value!r}, where {option.metavar} is needed")
     return parse_text(option, str(value), said_by=said_by)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MARK = "__evalve__"
 SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
+SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
 
 
 # -- options
@@ -44,20 +45,32 @@ def pytest_load_initial_conftests(
     They are added last, so that a plugin that also wants one gets it; until then they are kept from
     being mistaken for paths.
     """
-    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for option in OPTIONS:
-        for name in _short_names(option, _names_taken(parser)):
-            known.add_argument(name, dest=_dest(option), **_attributes(option))
-    _, rest = known.parse_known_args(args)
     early_config.known_args_namespace = parser.parse_known_args(
-        rest, namespace=copy.copy(early_config.option)
+        _without_short_names(args, _names_taken(parser)), namespace=copy.copy(early_config.option)
     )
     yield
     taken = _names_taken(parser)
     group = parser.getgroup("evalve")
+    ours = early_config.stash[SHORT_NAMES] = set()
     for option in OPTIONS:
         if names := _short_names(option, taken):
+            ours.update(names)
             group.addoption(*names, dest=_dest(option), **_attributes(option))
+
+
+def _without_short_names(args: list[str], taken: set[str]) -> list[str]:
+    """The arguments less what may be ours; a conftest.py may yet turn out to have a name for a switch."""
+    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in OPTIONS:
+        for name in _short_names(option, taken):
+            if option.is_switch:
+                known.add_argument(name, action="store_true")
+            else:
+                known.add_argument(name, nargs="?")
+    try:
+        return known.parse_known_args(args)[1]
+    except argparse.ArgumentError:
+        return args
 
 
 def _dest(option: Option) -> str:
@@ -196,21 +209,28 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.when == "call" and is_evaluation(item):
-        # travels with the report from an xdist worker to the controller
-        report.evalve = _evalve(item.config).told.get(item.nodeid)
+    if call.when != "teardown" and is_evaluation(item):
+        # a report takes what plugins add, and travels with it from an xdist worker to the controller
+        report.evalve = _evalve(item.config).told.get(item.nodeid)  # type: ignore[attr-defined]
     return report
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: Any, exitstatus: int | pytest.ExitCode, config: pytest.Config
+) -> None:
     reports = [
         report
-        for name in ("passed", "failed")
-        for report in terminalreporter.stats.get(name, [])
-        if getattr(report, "evalve", None)
+        for of_one_kind in terminalreporter.stats.values()
+        for report in of_one_kind
+        if hasattr(report, "evalve")
     ]
-    if reports or SESSION in config.stash:
-        _evalve(config).summarise(terminalreporter, [report.evalve for report in reports])
+    if reports:
+        told = sorted((report for report in reports if report.evalve), key=lambda report: report.start)
+        _evalve(config).summarise(
+            terminalreporter,
+            [report.evalve for report in told],
+            interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -231,5 +251,10 @@ def _evalve(config: pytest.Config) -> EvalveSession:
     if SESSION not in config.stash:
         from evalve.pytest_session import EvalveSession
 
-        config.stash[SESSION] = EvalveSession(config, said_on_command_line(config))
+        is_ours = "--experiment" in config.stash.get(SHORT_NAMES, ())
+        config.stash[SESSION] = EvalveSession(
+            config,
+            said_on_command_line(config),
+            experiment_flag="--experiment" if is_ours else "--evalve-experiment",
+        )
     return config.stash[SESSION]

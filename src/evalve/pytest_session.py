@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from evalve import wiring
-from evalve.contracts import Lock, Progress, Store
+from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
@@ -24,17 +26,18 @@ from evalve.show.pytest_summary import Told, failure_text, properties, summary_l
 class EvalveSession:
     """What the evaluations of one pytest process share."""
 
-    def __init__(self, config: pytest.Config, said: Options) -> None:
+    def __init__(self, config: pytest.Config, said: Options, *, experiment_flag: str) -> None:
         self.told: dict[str, dict[str, Any]] = {}
         """What to tell about each item, by node id."""
         self._config = config
+        self._experiment_flag = experiment_flag
         self._folder = Path(config.invocation_params.dir)
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
-        self._progress_scope: Any = None
+        self._scope = ExitStack()
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
@@ -51,31 +54,46 @@ class EvalveSession:
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Check the items and take the experiment, before anything is spent."""
         self._refuse_namesakes(items)
-        if self._worker is None:
-            for item in items:
-                evaluation = _evaluation(item)
-                self._lock(wiring.storage_for(evaluation, self._settings.options_for(evaluation)))
+        if self._worker is not None:
+            return
+        for item in items:
+            self._lock(_evaluation(item))
+        for item in items:
+            self._start_over_if_asked(item)
 
     def lend_to_worker(self) -> dict[str, Any]:
         """On the xdist controller: the experiment for a worker, locked here where a person named it."""
         if self._settings.named:
-            self._lock(wiring.storage_for(None, self._settings.options_for_any()))
+            self._lock(None)
         return {"name": self._settings.experiment, "named": self._settings.named}
 
     def close(self) -> None:
         if self._runner is not None:
             self._runner.close()
-        if self._progress_scope is not None:
-            self._progress_scope.__exit__(None, None, None)
+        self._scope.close()
         for lock in self._locks.values():
             lock.release()
 
-    def _lock(self, store: Store) -> None:
-        if store.url in self._locks:
-            return
-        command = " ".join(["pytest", *map(str, self._config.invocation_params.args)])
+    def _lock(self, evaluation: Evaluation | None) -> None:
+        """Take the experiment in the evaluation's store, or in the one that holds for all."""
+        said = self._settings
+        options = said.options_for_any() if evaluation is None else said.options_for(evaluation)
         try:
-            self._locks[store.url] = store.lock(self._settings.experiment, holder=command)
+            store = wiring.storage_for(evaluation, options)
+            if store.url not in self._locks:
+                self._locks[store.url] = store.lock(said.experiment, holder=shlex.join(self._typed()))
+        except EvalveError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _start_over_if_asked(self, item: pytest.Item) -> None:
+        """All at once, or a run that is interrupted and resumed would go on with what was there before."""
+        evaluation = _evaluation(item)
+        options = self._settings.options_for(evaluation)
+        if not options.fresh:
+            return
+        try:
+            store = wiring.storage_for(evaluation, options)
+            store.forget(self._settings.experiment, evaluation.key(self._folder, _variant(item)))
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -93,7 +111,7 @@ class EvalveSession:
 
     def item_function(self, item: pytest.Function, declared: Callable[..., Any]) -> Callable[..., Any]:
         """What pytest calls in place of the declared function: it raises the verdict inside the call."""
-        evaluation: Evaluation = getattr(declared, MARK)
+        evaluation = _evaluation(item)
         leading = (declared.__self__,) if hasattr(declared, "__self__") else ()
 
         if evaluation.is_async:
@@ -138,7 +156,8 @@ class EvalveSession:
                 runnable, store=store, progress=self._showing(options), folder=self._folder
             )
         except EvalveError as error:
-            pytest.fail(f"{evaluation.where}: {error}", pytrace=False)
+            where = getattr(item.function, MARK).where
+            raise pytest.fail.Exception(f"{where}: {error}", pytrace=False) from None
         told = Told.about(
             outcome.info,
             outcome.metrics,
@@ -156,37 +175,44 @@ class EvalveSession:
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""
         if self._progress is None:
-            self._progress_scope = self._open_progress(options)
-            self._progress = self._progress_scope.__enter__()
+            if self._worker is not None:
+                options = replace(options, progress=options.progress or "plain")
+            capture = self._config.pluginmanager.getplugin("capturemanager")
+            with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+                self._progress = self._scope.enter_context(wiring.progress_on(_terminal(), options))
         return self._progress
-
-    def _open_progress(self, options: Options) -> Any:
-        capture = self._config.pluginmanager.getplugin("capturemanager")
-        if self._worker is not None:
-            options = replace(options, progress=options.progress or "plain")
-        suspended = capture.global_and_fixture_disabled() if capture is not None else None
-        if suspended is None:
-            return wiring.progress_on(_terminal(), options)
-        with suspended:
-            return wiring.progress_on(_terminal(), options)
 
     # -- telling
 
-    def summarise(self, reporter: Any, told: Sequence[Mapping[str, Any]]) -> None:
+    def summarise(self, reporter: Any, told: Sequence[Mapping[str, Any]], *, interrupted: bool) -> None:
         """Write the section; an interrupted item has no report, so it is known only here."""
-        interrupted = [one for one in self.told.values() if one["interrupted"]]
+        stopped = [one for one in self.told.values() if one["interrupted"]]
         if not told and not interrupted:
             return
-        reporter.section("evalve", sep="=", bold=True)
-        for line in summary_lines([*told, *interrupted], resume_command=self._resume_command()):
+        reporter.write_sep("=", "evalve", bold=True)
+        lines = summary_lines(
+            [*told, *stopped],
+            experiment=self._settings.experiment,
+            resume_command=self._resume_command() if interrupted else None,
+        )
+        for line in lines:
             reporter.write_line(line)
 
     def _resume_command(self) -> str:
-        arguments = [str(argument) for argument in self._config.invocation_params.args]
+        again = [word for word in self._typed() if word not in ("--fresh", "--evalve-fresh")]
         if not self._settings.named:
-            arguments += ["--experiment", self._settings.experiment]
-        program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "pytest"
-        return " ".join([program if program in ("pytest", "py.test") else "pytest", *arguments])
+            again += [self._experiment_flag, self._settings.experiment]
+        return shlex.join(again)
+
+    def _typed(self) -> list[str]:
+        """The command that the person typed, as far as it is known."""
+        program = Path(sys.argv[0]).name if sys.argv else ""
+        if program in _PROGRAMS:
+            return [program, *sys.argv[1:]]
+        return ["pytest", *map(str, self._config.invocation_params.args)]
+
+
+_PROGRAMS = ("pytest", "py.test", "evalve", "doteval")
 
 
 def _terminal() -> int:
@@ -195,8 +221,17 @@ def _terminal() -> int:
 
 
 def _evaluation(item: pytest.Item) -> Evaluation:
-    evaluation: Evaluation = getattr(getattr(item, "function", None), MARK)
-    return evaluation
+    """The item's evaluation, named by the file and class that the item is in.
+
+    Another file may have imported it, and another class inherited it: these are other evaluations.
+    """
+    function = getattr(item, "function", None)
+    declared: Evaluation = getattr(function, MARK)
+    name = declared.name
+    owner = getattr(item, "cls", None)
+    if owner is not None and name == declared.function.__qualname__:
+        name = f"{owner.__qualname__}.{declared.function.__name__}"
+    return replace(declared, name=name, path=item.path)
 
 
 def _variant(item: pytest.Item) -> str:

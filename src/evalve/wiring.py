@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import atexit
 import os
 import subprocess
 import sys
@@ -20,8 +20,10 @@ from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.errors import Interrupted
+from evalve.jsontext import digest
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
+from evalve.runner.interruption import forwarding_interrupts
 from evalve.show.progress import make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
@@ -86,9 +88,17 @@ def shared_store(url: str | Path) -> Store:
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)
+        if not _STORES:
+            atexit.register(_close_stores)
         if key not in _STORES:
             _STORES[key] = open_store(key)
         return _STORES[key]
+
+
+def _close_stores() -> None:
+    """Closed properly, a database is one file, which may be copied; otherwise half of it is in its log."""
+    for store in _STORES.values():
+        store.close()
 
 
 _STORES: dict[str, Store] = {}
@@ -150,6 +160,8 @@ async def run_directly_async(
     folder = Path.cwd()
     storage = asked.pop("storage", None)
     now = settings(from_mapping(asked, said_by=evaluation.name), folder=folder, environ=os.environ)
+    if not now.named and evaluation.options.experiment is not None:
+        now = replace(now, experiment=evaluation.options.experiment, named=True)
     options = now.options_for(evaluation)
     if storage is None:
         store = storage_for(evaluation, options)
@@ -207,10 +219,11 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:  # carried to the thread that waits
             errors.append(error)
 
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(work,), name="evalve-run")
-    thread.start()
-    thread.join()
+    with forwarding_interrupts() as context:
+        # a daemon, because a sync function in it that never returns must not outlive the second Ctrl-C
+        thread = threading.Thread(target=context.run, args=(work,), name="evalve-run", daemon=True)
+        thread.start()
+        thread.join()
     if errors:
         raise errors[0]
     return results[0]
@@ -219,8 +232,8 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def _variant(arguments: Mapping[str, Any]) -> str:
     """Plain arguments tell variants apart: `[model=gpt, temperature=0.5]`."""
     plain = [
-        f"{name}={value}"
+        f"{name}={value if len(str(value)) <= 60 else digest(value)}"
         for name, value in sorted(arguments.items())
-        if isinstance(value, str | int | float | bool) and len(str(value)) <= 60
+        if isinstance(value, str | int | float | bool)
     ]
     return f"[{', '.join(plain)}]" if plain else ""

@@ -60,7 +60,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise DatasetError(
-                    f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
+                    f"{path}:{number}: not JSON: {error.msg} at column {error.colno} of {line.strip()[:60]!r}"
                 ) from error
             yield row
 

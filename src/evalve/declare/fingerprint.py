@@ -11,6 +11,7 @@ import ast
 import copy
 import linecache
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -26,17 +27,16 @@ def fingerprint(function: Callable[..., Any], columns: tuple[str, ...]) -> dict[
     node = _definition(module, code.co_firstlineno, function.__name__) if module is not None else None
     if module is None or node is None:
         # no source at hand (an interactive prompt): the compiled form is all there is
-        parts[f"function {function.__name__}"] = (
-            f"{code.co_code.hex()} {code.co_names} {code.co_consts[:1]!r}"
-        )
+        parts[f"function {function.__name__}"] = _compiled(code, function.__doc__)
         return parts
-    parts[f"function {function.__name__}"] = _normalised(node)
-    parts.update(_used(module, node))
+    bare = _bare(node)
+    parts[f"function {function.__name__}"] = ast.unparse(bare)
+    parts.update(_used(module, bare))
     return parts
 
 
 def _used(module: ast.Module, start: FunctionNode) -> dict[str, str]:
-    """The functions and constants of the module that are reachable from the function, by name."""
+    """The functions and constants of the module that are reachable from the bare function, by name."""
     functions, constants = _top_level(module)
     parts: dict[str, str] = {}
     seen = {start.name}
@@ -47,8 +47,9 @@ def _used(module: ast.Module, start: FunctionNode) -> dict[str, str]:
                 continue
             seen.add(name)
             if name in functions:
-                parts[f"function {name}"] = _normalised(functions[name])
-                waiting.append(functions[name])
+                helper = _bare(functions[name])
+                parts[f"function {name}"] = ast.unparse(helper)
+                waiting.append(helper)
             elif name in constants:
                 parts[f"constant {name}"] = ast.unparse(constants[name])
     return parts
@@ -85,13 +86,27 @@ def _names_read(node: ast.AST) -> Iterator[str]:
             yield inner.id
 
 
-def _normalised(node: FunctionNode) -> str:
-    """Source text without decorators and docstring; parsing has already dropped comments and layout."""
+def _bare(node: FunctionNode) -> FunctionNode:
+    """The function without decorators and docstring; parsing has already dropped comments and layout."""
     bare = copy.copy(node)
     bare.decorator_list = []
     if ast.get_docstring(node, clean=False) is not None:
         bare.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(bare)
+    return bare
+
+
+def _compiled(code: CodeType, docstring: str | None) -> str:
+    """The compiled form as text that is the same in every process."""
+    constants = [_constant(value) for value in code.co_consts if value is None or value != docstring]
+    return f"{code.co_code.hex()} {code.co_names} [{', '.join(constants)}]"
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return _compiled(value, None)
+    if isinstance(value, frozenset):  # its order differs between processes
+        return f"{{{', '.join(sorted(map(_constant, value)))}}}"
+    return repr(value)
 
 
 def _definition(module: ast.Module, first_line: int, name: str) -> FunctionNode | None:
@@ -116,12 +131,21 @@ def _parsed(path: str) -> ast.Module | None:
 
 def defined_twice(path: str, name: str) -> list[int]:
     """The lines at which a file's top level defines `name`, if it does so more than once."""
+    lines = _lines_of(path, name)
+    return lines if len(lines) > 1 else []
+
+
+def defines(path: str, name: str) -> bool:
+    """Whether a file's top level defines `name` now; a reloaded module may hold older functions."""
+    return bool(_lines_of(path, name))
+
+
+def _lines_of(path: str, name: str) -> list[int]:
     module = _parsed(path)
     if module is None:
         return []
-    lines = [
+    return [
         node.lineno
         for node in module.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
     ]
-    return lines if len(lines) > 1 else []

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalve.contracts import EvaluationSpec, Runnable, Strategy
 from evalve.declare.datasets import Dataset
-from evalve.declare.fingerprint import defined_twice, fingerprint
+from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
 
@@ -157,8 +157,10 @@ class ForEach:
     ) -> Callable[..., Any]:
         path, line = _place(function)
         where = f"{path or 'the prompt'}:{line}"
-        if hasattr(function, MARK):
-            raise DeclarationError(f"{where}: {function.__name__} has two @foreach decorators; one is enough")
+        if (declared := getattr(function, MARK, None)) is not None:
+            raise DeclarationError(
+                f"{declared.where}: {function.__name__} has two @foreach decorators; one is enough"
+            )
         if source is None:
             raise DeclarationError(
                 f"{where}: {function.__name__} has no dataset: write @foreach(columns, dataset) "
@@ -166,11 +168,13 @@ class ForEach:
             )
         signature = _checked_signature(function, columns, where)
         _refuse_second(function, path, where)
+        name = self._name or function.__qualname__.rpartition("<locals>.")[2]
+        _refuse_second_of_name(name, function, path, where)
         evaluation = Evaluation(
             function=function,
             columns=columns,
             dataset=Dataset(source, columns, where, folder=path.parent if path else None),
-            name=self._name or function.__qualname__.rpartition("<locals>.")[2],
+            name=name,
             path=path,
             line=line,
             options=self._options,
@@ -307,6 +311,20 @@ def _refuse_second(function: Callable[..., Any], path: Path | None, where: str) 
             f"{where}: {function.__name__} is also defined at line {lines[0]} of the same file; "
             "the second would hide the first, so give them two names"
         )
+
+
+def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path | None, where: str) -> None:
+    """Two functions of one file under one `ForEach(name=…)`: their records could not be told apart."""
+    for there in list(getattr(function, "__globals__", {}).values()):
+        earlier: Evaluation | None = getattr(there, MARK, None) if inspect.isfunction(there) else None
+        if earlier is None or path is None or earlier.path != path or earlier.name != name:
+            continue
+        other = earlier.function.__name__
+        if other != function.__name__ and defines(str(path), other):
+            raise DeclarationError(
+                f"{where}: {function.__name__} has the name {name!r}, as {other} at line {earlier.line} "
+                "of the same file does; give them two names"
+            )
 
 
 def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:

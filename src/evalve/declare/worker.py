@@ -85,12 +85,13 @@ def _work(jobs: queue.SimpleQueue[_Job | None], idle: threading.Event) -> None:
             result = function()
         except BaseException as error:  # whatever it is, the loop must hear of it, not wait for ever
             broke = SourceBroke(error)
+        del job, function  # before anybody is told: an idle thread keeps nothing alive
         idle.set()
         try:
             loop.call_soon_threadsafe(_settle, done, result, broke)
         except RuntimeError:
             pass  # the loop was closed: nobody waits any more
-        del job, function, loop, done, result, broke  # an idle thread keeps nothing alive
+        del loop, done, result, broke
 
 
 def _settle(done: asyncio.Future[Any], result: Any, broke: SourceBroke | None) -> None:

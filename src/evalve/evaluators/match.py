@@ -54,7 +54,11 @@ def _why_unequal(result: Any, expected: Any) -> str | None:
         return None
     if result.strip() == expected.strip():
         return "differs only in surrounding whitespace"
-    return "differs only in case" if result.strip().casefold() == expected.strip().casefold() else None
+    if result.casefold() == expected.casefold():
+        return "differs only in case"
+    if result.strip().casefold() == expected.strip().casefold():
+        return "differs only in case and surrounding whitespace"
+    return None
 
 
 # -- numbers -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import queue
 import threading
 from asyncio import events
@@ -11,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 Call = Callable[[dict[str, Any]], Awaitable[Any]]
+Work = Callable[[], Callable[[], None]]
+"""Runs a function, and returns what hands its answer over."""
 
 
 class InlineCalls:
@@ -44,7 +47,7 @@ class ThreadCalls:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
@@ -54,15 +57,12 @@ class ThreadCalls:
         answer: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
 
-        def work() -> None:
+        def work() -> Callable[[], None]:
             try:
                 value, error = context.run(self._function, **values), None
             except BaseException as raised:  # carried to the awaiting side, which knows what to do with it
                 value, error = None, raised
-            try:
-                loop.call_soon_threadsafe(_settle, answer, value, error)
-            except RuntimeError:
-                pass  # the loop is closed: the run was cancelled and nobody waits
+            return functools.partial(_deliver, loop, answer, value, error)
 
         self._hand_over(work)
         return await answer
@@ -71,7 +71,7 @@ class ThreadCalls:
         for _ in range(self._threads):
             self._work.put(None)
 
-    def _hand_over(self, work: Callable[[], None]) -> None:
+    def _hand_over(self, work: Work) -> None:
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
@@ -84,9 +84,10 @@ class ThreadCalls:
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:
-            work()
+            deliver = work()
             with self._lock:
-                self._idle += 1
+                self._idle += 1  # before anyone hears the answer, who may have the next call ready
+            deliver()
 
 
 class AwaitedCalls:
@@ -99,6 +100,15 @@ class AwaitedCalls:
         return self._function(**values)
 
     def close(self) -> None: ...
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], value: Any, error: BaseException | None
+) -> None:
+    try:
+        loop.call_soon_threadsafe(_settle, answer, value, error)
+    except RuntimeError:
+        pass  # the loop is closed: the run was cancelled and nobody waits
 
 
 def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from evalve.runner.turns import Turns
+
+OnPress = Callable[[int], None]
 
 
 @contextmanager
@@ -19,26 +22,78 @@ def interruptible(
     """Turn SIGINT into `turns.stop()` and then `turns.cancel()`.
 
     `blocked` says whether a sync function occupies the loop's thread; then only an exception raised
-    from the signal handler reaches it. Outside the main thread signals are not ours to handle.
+    from the signal handler reaches it. On a thread where no signals arrive, they are those that
+    `forwarding_interrupts` catches for it, if anyone does.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     loop = asyncio.get_running_loop()
-    pressed = 0
+    on_main_thread = threading.current_thread() is threading.main_thread()
 
-    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed += 1
-        if pressed == 1:
+    def pressed(times: int) -> None:
+        if times == 1:
             loop.call_soon_threadsafe(turns.stop)
             tell("stopping: what is in flight may end and is saved; Ctrl-C again cancels it")
             return
-        loop.call_soon_threadsafe(turns.cancel)
-        if blocked():
+        if not blocked():
+            loop.call_soon_threadsafe(turns.cancel)
+            return
+        if on_main_thread:
+            turns.cancel()  # this is the loop's own thread, inside the function that it waits for
+        raise KeyboardInterrupt
+
+    if on_main_thread:
+        with _handling(_Presses(pressed)):
+            yield
+        return
+    presses = _FORWARDED.get()
+    if presses is None:
+        yield
+        return
+    presses.listen(pressed)
+    try:
+        yield
+    finally:
+        presses.listen(None)
+
+
+@contextmanager
+def forwarding_interrupts() -> Iterator[contextvars.Context]:
+    """A context for a thread that runs an evaluation while this one waits for it and gets its signals."""
+    context = contextvars.copy_context()
+    if threading.current_thread() is not threading.main_thread():
+        yield context
+        return
+    presses = _Presses(None)
+    context.run(_FORWARDED.set, presses)
+    with _handling(presses):
+        yield context
+
+
+class _Presses:
+    """Counts Ctrl-C for whoever listens; while nobody does, the second interrupts as usual."""
+
+    def __init__(self, on_press: OnPress | None) -> None:
+        self._on_press = on_press
+        self._times = 0
+
+    def listen(self, on_press: OnPress | None) -> None:
+        self._on_press = on_press
+        if on_press is not None and self._times:
+            on_press(self._times)
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        self._times += 1
+        if self._on_press is not None:
+            self._on_press(self._times)
+        elif self._times > 1:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+
+_FORWARDED: contextvars.ContextVar[_Presses | None] = contextvars.ContextVar("forwarded", default=None)
+
+
+@contextmanager
+def _handling(presses: _Presses) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, presses)
     try:
         yield
     finally:

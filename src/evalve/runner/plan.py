@@ -51,8 +51,13 @@ class Plan:
         return None if size is None else size * self._repeat
 
     @property
+    def waiting(self) -> int:
+        """How many attempts have been read and not taken."""
+        return len(self._queue) + len(self._heap)
+
+    @property
     def is_over(self) -> bool:
-        return self.exhausted and not self._queue and not self._heap
+        return self.exhausted and not self.waiting
 
     def take(self) -> Attempt | None:
         """The next attempt, or `None` where rows must be read first."""
@@ -70,14 +75,15 @@ class Plan:
 
     async def refill(self, at_most: int) -> None:
         """Read on until there is something to run, or the end."""
+        lazily = CHUNK_LAZY if self._longest_first else max(1, min(at_most, CHUNK_LAZY))
         while self.needs_rows():
-            lazily = CHUNK_LAZY if self._longest_first else max(1, min(at_most, CHUNK_LAZY))
             samples = await self._rows.next(CHUNK_IN_MEMORY if self._in_memory else lazily)
             if not samples:
                 self.exhausted = True
                 break
             self.rows_read += len(samples)
             self._admit(samples)
+            lazily = min(2 * lazily, CHUNK_LAZY)  # all done before: they take no room, so go faster
         self._looked_ahead = True
 
     def _admit(self, samples: list[Sample]) -> None:
@@ -93,10 +99,10 @@ class Plan:
                     self.failed_before += was is not None
                     continue
                 self.skipped += 1
-                if was.index != sample.index and repeat == 0:
+                if was.index != sample.index:
                     moved.append((sample.id, sample.index))
         if moved:
-            self._store.reindex(self._evaluation_id, moved)
+            self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
         if self._longest_first:
             self._admit_by_duration(attempts)
         else:

@@ -119,6 +119,9 @@ def is_network_error(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in _NETWORK_ERRNOS:
         return True
+    reason = getattr(error, "reason", None)  # urllib wraps what happened
+    if isinstance(error, OSError) and isinstance(reason, OSError):
+        return is_network_error(reason)
     return any(
         f"{c.__module__.partition('.')[0]}.{c.__name__}" in _NETWORK_CLASSES for c in type(error).__mro__
     )

@@ -15,7 +15,7 @@ from evalve.errors import EvalveError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.records import Failure, Try
 from evalve.runner.calling import Call
-from evalve.runner.retries import RetryPolicy, Tried, Verdict
+from evalve.runner.retries import STOP, RetryPolicy, Tried, Verdict
 from evalve.runner.scoring import Scored, ScoreWriter, to_scored
 from evalve.runner.turns import Body, Ending, Turns
 
@@ -62,9 +62,7 @@ class SampleRunner:
             self.first_start_s = attempt.first_started_s
         while True:
             tried = await self._try(body, attempt)
-            verdict = await self._retries.after(tried) if attempt.may_retry else Verdict()
-            if verdict.replaced:
-                attempt.take(verdict.value)
+            verdict = await self._judge(tried, attempt)
             if verdict.delay_s is None:
                 break
             attempt.scored = None
@@ -78,6 +76,19 @@ class SampleRunner:
         draft = self._draft(body, attempt)
         await self._record(draft)
         return draft.status
+
+    async def _judge(self, tried: Tried, attempt: Attempted) -> Verdict:
+        """Ask the retry policy. A predicate or callback of it that raises is this sample's failure too."""
+        if not attempt.may_retry:
+            return STOP
+        try:
+            verdict = await self._retries.after(tried)
+            if verdict.replaced:
+                attempt.take(verdict.value)
+            return verdict
+        except Exception as error:
+            attempt.fail(error)
+            return STOP
 
     @property
     def _turns(self) -> Turns:
@@ -96,11 +107,15 @@ class SampleRunner:
             value = await self._called(sample.values, attempt)
             attempt.take(value)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if self._turns.is_cancelling():
                 raise
+            _forget_cancellation()
             attempt.fail(error)  # raised by the function itself, not asked for by us
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
+            if not self._turns.stopping:
+                raise
+            raise asyncio.CancelledError from None  # the second Ctrl-C, in a function on this thread
+        except GeneratorExit:
             raise
         except BaseException as error:
             attempt.fail(error)
@@ -123,6 +138,7 @@ class SampleRunner:
             ) from None
 
     def _draft(self, body: Body, attempt: Attempted) -> RecordDraft:
+        scores_json = self._scores_json(attempt)
         scored, failure = attempt.scored, attempt.failure
         history = None
         if attempt.history or failure is not None:
@@ -134,7 +150,7 @@ class SampleRunner:
             sample=body.attempt.sample,
             repeat=body.attempt.repeat,
             status="done" if scored is not None else "failed",
-            scores_json=self._writer.to_json(scored.scores) if scored is not None else "[]",
+            scores_json=scores_json,
             failure_json=None if scored is not None or failure is None else to_json(asdict(failure)),
             prompt_json=None if scored is None or scored.prompt is None else to_json(scored.prompt),
             response_json=None if scored is None or scored.response is None else to_json(scored.response),
@@ -145,6 +161,15 @@ class SampleRunner:
             history_json=history,
             run_id=self._run_id,
         )
+
+    def _scores_json(self, attempt: Attempted) -> str:
+        if attempt.scored is None:
+            return "[]"
+        try:
+            return self._writer.to_json(attempt.scored.scores)
+        except EvalveError as error:  # a score names a metric that does not exist
+            attempt.fail(error)
+            return "[]"
 
     async def _record(self, draft: RecordDraft) -> None:
         turns = self._turns
@@ -223,13 +248,13 @@ class Attempted:
         try:
             self.scored, self.failure = to_scored(value), None
         except EvalveError as error:
-            self.failure = Failure(type(error).__name__, str(error))
+            self.scored, self.failure = None, Failure(type(error).__name__, str(error))
 
     def fail(self, error: BaseException) -> None:
-        self.error = error
+        self.scored, self.error = None, error
         ours = isinstance(error, EvalveError)
         text = "" if ours else "".join(traceback.format_exception(_below_the_runner(error)))
-        self.failure = Failure(type(error).__name__, str(error), text)
+        self.failure = Failure(type(error).__name__, _message(error), text)
 
     def give_up(self) -> None:
         """The run stops before the next try: the last error stands, and a later run tries again."""
@@ -246,6 +271,19 @@ class Attempted:
 
     def as_tried(self, value: Any) -> Tried:
         return Tried(self.tries, self.error, value, self.first_started_s, self.ended_s, self.waited_s)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # a broken __str__ of a person's class must not lose the record
+        return f"its message cannot be read: __str__ raised {type(broken).__name__}"
+
+
+def _forget_cancellation() -> None:
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
 
 
 def _below_the_runner(error: BaseException) -> BaseException:

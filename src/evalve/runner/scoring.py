@@ -11,7 +11,7 @@ from typing import Any
 
 from evalve.errors import ResultError
 from evalve.jsontext import as_text, to_json
-from evalve.metrics import default_metrics, resolve
+from evalve.metrics import resolve
 from evalve.records import Result, Score
 
 ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of these"
@@ -53,7 +53,7 @@ def _scores_in(value: Any, *, name: str) -> list[Score]:
     if isinstance(value, Score):
         return [_checked(value)]
     if isinstance(value, Mapping):
-        return [score for key, item in value.items() for score in _scores_in(item, name=str(key))]
+        return [score for key, item in value.items() for score in _named(item, str(key))]
     if isinstance(value, list | tuple):
         return [score for item in value for score in _scores_in(item, name=name)]
     plain = _plain_number(value)
@@ -62,12 +62,20 @@ def _scores_in(value: Any, *, name: str) -> list[Score]:
     raise ResultError(_refusal(value))
 
 
+def _named(value: Any, key: str) -> list[Score]:
+    """What stands under a key is called by it, also where it already has a name."""
+    if isinstance(value, Score):
+        value = Score(key, value.value, value.metrics, value.metadata)
+    return _scores_in(value, name=key)
+
+
 def _plain_number(value: Any) -> bool | int | float | None:
     """A bool, int or float; those of numpy and the like are converted."""
     if isinstance(value, bool | int | float):
         return value
     item = getattr(value, "item", None)
-    if callable(item) and (isinstance(value, Number) or type(value).__module__ == "numpy"):
+    is_numpy = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+    if callable(item) and (isinstance(value, Number) or is_numpy):
         converted = item()
         return converted if isinstance(converted, bool | int | float) else None
     return None
@@ -75,18 +83,28 @@ def _plain_number(value: Any) -> bool | int | float | None:
 
 def _checked(score: Score) -> Score:
     value = score.value
+    if not isinstance(score.name, str):
+        raise ResultError(f"a score has the name {_short(score.name)}; it must be text")
     if type(value) is bool:
         return score
     plain = _plain_number(value)
     if plain is None:
         refusal = f"the score {score.name!r} has the value {_short(value)}; it must be a bool or a number"
         raise ResultError(refusal if not inspect.isawaitable(value) else _refusal(value))
-    if not isinstance(plain, bool) and not math.isfinite(plain):
+    if not _is_finite(plain):
+        shown = plain if isinstance(plain, float) else "too large a number"
         raise ResultError(
-            f"the score {score.name!r} is {plain}, which is no measurement; raise an error instead"
+            f"the score {score.name!r} is {shown}, which is no measurement; raise an error instead"
         )
     score.value = plain
     return score
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def _refusal(value: Any) -> str:
@@ -119,7 +137,7 @@ class ScoreWriter:
         if len(scores) == 1 and type(scores[0].value) is bool and not scores[0].metadata:
             score = scores[0]
             key = (score.name, score.value, id(score.metrics))
-            text = self._common.get(key) if id(score.metrics) in self._names else None
+            text = self._common.get(key)
             if text is None:
                 text = to_json([self._plain(score)])
                 if id(score.metrics) in self._names and len(self._common) < 1000:
@@ -136,9 +154,10 @@ class ScoreWriter:
         }
 
     def _metric_names(self, score: Score) -> list[str]:
+        """None where the score names none: the summary then chooses by all values of that name."""
         spec = score.metrics
         if not spec:
-            return [metric.name for metric in default_metrics(score.value)]
+            return []
         held = self._names.get(id(spec))
         if held is not None and held[0] is spec:
             return held[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Literal
+from typing import Any, Literal
 
 from evalve.contracts import Strategy, Tally, Task
 from evalve.errors import StrategyError
@@ -53,6 +53,8 @@ class Turns:
         self._bodies: set[Body] = set()
         self._uncommitted = 0
         self._turns_taken = 0
+        self._owner: asyncio.Task[Any] | None = None
+        self._cancelled = False
         self._hungry: deque[asyncio.Future[None]] = deque()
         self._reading: asyncio.Task[None] | None = None
 
@@ -60,15 +62,19 @@ class Turns:
 
     async def run(self, strategy: Strategy) -> None:
         """Hand every attempt to the strategy, again and again while work is owed."""
+        self._owner = asyncio.current_task()
         try:
             while not self._is_over() and self.error is None:
                 taken_before = self._turns_taken
                 await self._round(strategy)
                 self._reclaim()
-                if self._ready and self._turns_taken == taken_before:
-                    name = type(strategy).__name__
-                    raise StrategyError(f"{name}.execute() ended without awaiting any task that it was given")
-                if not self._ready and not self._is_over() and self.error is None:
+                if self.error is None and (self._ready or not self._is_all_handed_out()):
+                    if self._turns_taken == taken_before:
+                        name = type(strategy).__name__
+                        raise StrategyError(
+                            f"{name}.execute() ended without awaiting any task that it was given"
+                        )
+                elif not self._is_over() and self.error is None:
                     await self._hunger()
         finally:
             await self._close()
@@ -96,10 +102,15 @@ class Turns:
         self._feed_all()
 
     def cancel(self) -> None:
+        self._cancelled = True
         self.stop()
         for body in self._bodies:
             if body.task is not None:
                 body.task.cancel()
+
+    def is_cancelling(self) -> bool:
+        """Whether a cancellation was asked for by the run or by whoever runs it, not by the body itself."""
+        return self._cancelled or (self._owner is not None and self._owner.cancelling() > 0)
 
     def fail(self, error: BaseException) -> None:
         """End the whole run with this error."""
@@ -136,7 +147,7 @@ class Turns:
             return False
         body.resume = self._loop.create_future()
         self._ready.append(body)
-        self._feed_one()
+        self._feed_all()
         await body.resume
         return not self.stopping
 
@@ -151,9 +162,14 @@ class Turns:
             if body is not None:
                 self._unstarted[id(body)] = body
                 return lambda: self._turn(body)
-            if self._is_over() or self._unstarted:
-                # with tasks not yet started, the strategy collects first: let it run what it has
+            if self.error is not None or self._is_over():
                 raise StopAsyncIteration
+            if self._unstarted and self._reading is None:
+                await asyncio.sleep(0)  # a task that the strategy just made starts now
+                if self._unstarted and not self._ready:
+                    # the strategy collects first: let it run what it has
+                    raise StopAsyncIteration
+                continue
             await self._hunger()
 
     def _next_body(self) -> Body | None:
@@ -172,23 +188,26 @@ class Turns:
 
     async def _read(self) -> None:
         try:
-            await self._plan.refill(at_most=self._tally.in_flight + 1)
+            await self._plan.refill(at_most=self._tally.in_flight + len(self._hungry) + 1)
             self._tally.total = self._plan.total
             self._tally.skipped = self._plan.skipped
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-        except Exception as error:
+        except BaseException as error:
             self.fail(error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
         finally:
             self._reading = None
-            self._feed_all()
+            # one more than there are rows: it finds none and reads on
+            self._feed(self._plan.waiting + 1 if self._plan.waiting else len(self._hungry))
 
     async def _turn(self, body: Body) -> Ending:
         if self._unstarted.pop(id(body), None) is None:
             self.fail(StrategyError("the concurrency strategy awaited the same task twice"))
             return "cancelled"
-        if self.stopping and body.task is None:
+        if self.stopping if body.task is None else body.task.done():
             self._drop(body)
             return "cancelled"
         self._turns_taken += 1
@@ -227,8 +246,9 @@ class Turns:
     # -- bookkeeping
 
     def _is_over(self) -> bool:
-        if self._bodies or self._uncommitted:
-            return False
+        return not self._bodies and not self._uncommitted and self._is_all_handed_out()
+
+    def _is_all_handed_out(self) -> bool:
         return self.stopping or self._plan.is_over
 
     def _reclaim(self) -> None:
@@ -251,20 +271,20 @@ class Turns:
         self._hungry.append(fed)
         await fed
 
-    def _feed_one(self) -> None:
-        while self._hungry:
+    def _feed(self, most: int) -> None:
+        while self._hungry and most > 0:
             fed = self._hungry.popleft()
             if not fed.done():
                 fed.set_result(None)
-                return
+                most -= 1
 
     def _feed_all(self) -> None:
-        while self._hungry:
-            _set(self._hungry.popleft())
+        self._feed(len(self._hungry))
 
     async def _close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+        self._cancelled = True
         tasks = [body.task for body in self._bodies if body.task is not None]
         for task in tasks:
             task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -83,7 +84,7 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
             lines.append(f"  sample {visible(record.sample_id)}: {shortened(reason, 300)}")
         if told.failed > _FAILURES_SHOWN:
             lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
-        lines.append(f"see: evalve show {told.experiment} --errors")
+        lines.append(f"see: evalve show {shlex.quote(told.experiment)} --errors")
     return "\n".join(lines)
 
 
@@ -98,13 +99,13 @@ def summary_lines(
             shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
             name = visible(f"{metric['evaluator']}  {metric['metric']}")
             yield f"  {name} {shown}  n={metric['observations']}"
-        for problem in one.problems:
+        for problem in one.problems if not one.interrupted else ():
             yield f"  not passed: {problem}"
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
-    elif all(one.ran == 0 and not one.failed for one in everything):
+    elif all(one.ran == 0 and one.done and not one.failed for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
-    yield f"see: evalve show {experiment}"
+    yield f"see: evalve show {shlex.quote(experiment)}"
 
 
 def _counts(one: Told) -> str:

@@ -17,7 +17,7 @@ Which = Literal["all", "errors", "failed"]
 """all; errors: samples that broke; failed: samples that were scored and are wrong."""
 
 LIMIT = 20
-_TRACEBACK_LINES = 4
+_TRACEBACK_LINES = 8
 _SCORE_CELLS = 24
 _NONE: dict[Which, str] = {
     "all": "no samples yet",
@@ -156,13 +156,21 @@ def _error(record: Record) -> Iterator[str]:
     yield _title(record)
     failure = record.failure or Failure("unknown", "no failure was stored")
     yield from block(str(failure), indent="  ")
-    tail = failure.traceback.rstrip().split("\n")[-_TRACEBACK_LINES:] if failure.traceback.strip() else []
+    tail = _last_frames(failure.traceback)
     # a traceback's last line is the message again
     if tail and failure.message and tail[-1].endswith(failure.message.split("\n")[-1]):
         tail.pop()
     for line in tail:
         yield from block(line, indent="  │ ")
     yield ""
+
+
+def _last_frames(traceback: str) -> list[str]:
+    """The end of a traceback, beginning with a whole frame."""
+    lines = traceback.rstrip().split("\n") if traceback.strip() else []
+    tail = lines[-_TRACEBACK_LINES:]
+    first = next((index for index, line in enumerate(tail) if line.lstrip().startswith("File ")), 0)
+    return tail[first:]
 
 
 def _in_full(record: Record) -> Iterator[str]:

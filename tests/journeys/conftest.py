@@ -1,0 +1,13 @@
+"""Gives each journey a project in an empty directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)

@@ -1,0 +1,268 @@
+"""Ctrl-C: once lets what runs end, twice cancels it; both can be resumed as the program says."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from project import Ended, Project
+
+STOPPING = "stopping: what is in flight may end and is saved; Ctrl-C again cancels it"
+
+WAITS_FOR_GO = """
+    import asyncio
+    from pathlib import Path
+    from evalve import foreach
+
+    @foreach("number", range(8))
+    async def eval_waits(number):
+        with open("calls.txt", "a") as file:
+            file.write(f"{number} ")
+        if number > 0:
+            Path("started").touch()
+            while not Path("go").exists():
+                await asyncio.sleep(0.01)
+        return number
+"""
+
+
+def resume(project: Project, ended: Ended) -> Ended:
+    """Type the command that was printed."""
+    (line,) = [line for line in ended.summary if "To go on: " in line]
+    program, *arguments = shlex.split(line.partition("To go on: ")[2])
+    (project.folder / "go").touch()
+    return project.pytest(*arguments) if program == "pytest" else project.evalve(*arguments)
+
+
+@pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]])
+def test_the_first_ctrl_c_starts_nothing_more_drains_and_says_how_to_go_on(
+    project: Project, without: list[str]
+) -> None:
+    project.write("pytest.ini", "[pytest]\n")
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    arguments = ["--max-concurrency", "2", "-k", "waits or other", *without]
+    with project.started("-m", "pytest", *arguments) as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.wait_until(lambda: project.read("calls.txt") == "0 1 2 ", "three calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert project.read("calls.txt") == "0 1 2 "
+    assert project.values() == {"eval_waits": [0, 1, 2]}
+    assert ended.summary[0].startswith("eval_waits  3/8 done")
+    shown = project.evalve("show", "latest").out
+    assert "interrupted" in shown
+    assert "3/8 done" in shown
+
+    resumed = resume(project, ended)
+
+    assert resumed.code == 0
+    assert sorted(project.read("calls.txt").split()) == list("01234567")
+    assert len(project.experiments()) == 1
+    assert project.values() == {"eval_waits": [0, 1, 2, 3, 4, 5, 6, 7]}
+
+
+def test_the_second_ctrl_c_cancels_at_once_and_can_be_resumed(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    with project.started("-m", "pytest", "--experiment", "x", "--max-concurrency", "2", "--fresh") as run:
+        run.wait_until(lambda: project.read("calls.txt") == "0 1 2 ", "three calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert project.values("x") == {"eval_waits": [0]}
+    assert "To go on: pytest --experiment x --max-concurrency 2" in ended.summary[-2]
+    assert "--fresh" not in ended.summary[-2]
+    assert "Traceback" not in ended.err
+
+    resumed = resume(project, ended)
+
+    assert resumed.code == 0
+    assert project.values("x") == {"eval_waits": [0, 1, 2, 3, 4, 5, 6, 7]}
+
+
+SYNC = """
+    import time
+    from pathlib import Path
+    from evalve import foreach
+
+    @foreach("number", range(4))
+    def eval_sync(number):
+        with open("calls.txt", "a") as file:
+            file.write(f"{number} ")
+        while number == 1 and not Path("go").exists():
+            time.sleep(0.01)
+        return number
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "started", "drained"),
+    [("1", "0 1 ", [0, 1]), ("2", "0 1 2 3 ", [0, 1, 2, 3])],
+    ids=["inline", "threads"],
+)
+def test_a_sync_evaluation_drains_too(
+    project: Project, window: str, started: str, drained: list[int]
+) -> None:
+    project.write("eval_sync.py", SYNC)
+    with project.started("-m", "pytest", "--max-concurrency", window, "--experiment", "x") as run:
+        run.wait_until(lambda: project.read("calls.txt") == started, "calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert project.values("x") == {"eval_sync": drained}
+    assert resume(project, ended).code == 0
+    assert project.values("x") == {"eval_sync": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("window", ["1", "2"], ids=["inline", "threads"])
+def test_a_sync_evaluation_is_cancelled_by_the_second_ctrl_c(project: Project, window: str) -> None:
+    project.write("eval_sync.py", SYNC)
+    with project.started("-m", "pytest", "--max-concurrency", window, "--experiment", "x") as run:
+        run.wait_until(lambda: project.read("calls.txt").startswith("0 1 "), "calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert 1 not in project.values("x")["eval_sync"]
+    assert "To go on: pytest" in ended.out
+    assert resume(project, ended).code == 0
+    assert project.values("x") == {"eval_sync": [0, 1, 2, 3]}
+
+
+def test_evaluations_that_had_not_begun_are_run_when_resumed(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO + WAITS_FOR_GO.replace("eval_waits", "eval_later"))
+    with project.started("-m", "pytest", "--max-concurrency", "2") as run:
+        run.wait_until(lambda: project.read("calls.txt") == "0 1 2 ", "three calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    resumed = resume(project, ended)
+
+    assert resumed.outcomes == {"passed": 2}
+    assert project.values() == {
+        "eval_waits": [0, 1, 2, 3, 4, 5, 6, 7],
+        "eval_later": [0, 1, 2, 3, 4, 5, 6, 7],
+    }
+
+
+def test_a_fresh_start_that_is_interrupted_leaves_nothing_old_behind(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO + WAITS_FOR_GO.replace("eval_waits", "eval_later"))
+    (project.folder / "go").touch()
+    assert project.pytest("--experiment", "x").code == 0
+    (project.folder / "go").unlink()
+    (project.folder / "calls.txt").unlink()
+
+    with project.started("-m", "pytest", "--experiment", "x", "--fresh", "--max-concurrency", "2") as run:
+        run.wait_until(lambda: project.read("calls.txt") == "0 1 2 ", "three calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert project.values("x") == {"eval_waits": [0]}
+    assert resume(project, ended).outcomes == {"passed": 2}
+    assert len(project.read("calls.txt").split()) == 3 + 7 + 8
+
+
+def test_a_sample_that_waits_for_its_next_try_does_not_hold_up_the_end(project: Project) -> None:
+    project.write(
+        "eval_retries.py",
+        """
+        from pathlib import Path
+        from evalve import ForEach
+        from tenacity import AsyncRetrying, stop_after_attempt, wait_fixed
+
+        patient = ForEach(retries=AsyncRetrying(wait=wait_fixed(600), stop=stop_after_attempt(3)))
+
+        @patient("number", [1])
+        async def eval_retries(number):
+            if not Path("go").exists():
+                Path("started").touch()
+                raise ConnectionError("not yet")
+            return True
+        """,
+    )
+    with project.started("-m", "pytest", "--experiment", "x") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert [one["failure"]["kind"] for one in project.records("x")] == ["ConnectionError"]
+    assert resume(project, ended).code == 0
+
+
+def test_ctrl_c_during_evalve_run_prints_the_command_that_was_typed(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    command = "import sys; sys.argv[0] = 'evalve'; from evalve.cli import main; sys.exit(main())"
+    with project.started("-c", command, "run", "eval_waits.py", "--experiment", "x") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert "To go on: evalve run eval_waits.py --experiment x" in ended.out
+    assert resume(project, ended).code == 0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("kind", ["async", "sync", "nested"])
+def test_ctrl_c_in_a_plain_script_says_how_to_go_on(project: Project, kind: str, times: int) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    project.write("eval_sync.py", SYNC)
+    project.write(
+        "script.py",
+        """
+        import asyncio
+        import sys
+        import evalve
+        from eval_sync import eval_sync
+        from eval_waits import eval_waits
+
+        async def as_in_a_notebook():
+            return evalve.run(eval_waits, experiment="x", max_concurrency=2)
+
+        if sys.argv[1] == "async":
+            result = asyncio.run(eval_waits(experiment="x", max_concurrency=2))
+        elif sys.argv[1] == "nested":
+            result = asyncio.run(as_in_a_notebook())
+        else:
+            result = eval_sync(experiment="x")
+        print([record.scores[0].value for record in result])
+        """,
+    )
+    started = "0 1 " if kind == "sync" else "0 1 2 "
+    with project.started("script.py", kind) as run:
+        run.wait_until(lambda: project.read("calls.txt") == started, "calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        if times == 2:
+            run.interrupt()
+        else:
+            (project.folder / "go").touch()
+        ended = run.end()
+
+    drained, total = (2, 4) if kind == "sync" else (3, 8)
+    done = drained if times == 1 else 1
+    assert ended.code != 0
+    assert f"Interrupted: {done} of {total} samples done and saved" in ended.err
+    assert "run it again with experiment='x' to go on" in ended.err
+    (project.folder / "go").touch()
+    resumed = project.python("script.py", kind)
+    assert resumed.code == 0
+    assert resumed.out == f"{list(range(total))}\n"

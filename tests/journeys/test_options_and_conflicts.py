@@ -1,0 +1,144 @@
+"""Options from every door, which one wins, and what happens where another plugin wants the same name."""
+
+from __future__ import annotations
+
+import pytest
+from project import Project
+
+COUNTS_TO_TEN = """
+    from evalve import ForEach
+
+    @ForEach(samples=9)("number", range(10))
+    async def eval_ten(number):
+        return True
+"""
+
+
+def test_the_command_line_wins_over_the_environment_over_yaml_over_the_decorator(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    yaml = "options:\n  samples: 4\nexperiments:\n  small:\n    samples: 2\n"
+
+    def samples(*arguments: str, **environment: str) -> int:
+        assert project.pytest(*arguments, **environment).code == 0
+        return len(project.records())
+
+    assert samples() == 9
+    project.write("evalve.yaml", yaml)
+    assert samples() == 4
+    assert samples("--experiment", "small") == 2
+    assert samples(EVALVE_SAMPLES="3") == 3
+    assert samples("--experiment", "small2", "--samples", "5", EVALVE_SAMPLES="3") == 5
+    assert samples("--limit", "6", EVALVE_EXPERIMENT="from_environment") == 6
+    assert project.experiments()[0] == "from_environment"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--max-concurrency", "0"],
+            "--max-concurrency: needs a whole number, 1 or more, or `auto`; got '0'",
+        ),
+        (["--fail-under", "accuracy"], "--fail-under: needs NAME=VALUE"),
+        (["--experiment", "latest"], "--experiment: needs a name that is not empty and not `latest`"),
+        (["--evalve-repeat", "0"], "--repeat: needs a whole number, 1 or more; got '0'"),
+    ],
+)
+def test_a_bad_value_is_a_usage_error_that_says_what_is_needed(
+    project: Project, arguments: list[str], said: str
+) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+
+    ended = project.pytest(*arguments)
+
+    assert ended.code == 4
+    assert said in ended.err
+    assert "Traceback" not in ended.all
+    assert not (project.folder / ".evalve").exists()
+
+
+def test_bad_values_in_the_environment_and_in_yaml_name_their_place(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+
+    variable = project.pytest(EVALVE_SAMPLES="few")
+    project.write("evalve.yaml", "options:\n  sampels: 3\n")
+    key = project.pytest()
+    project.write("evalve.yaml", "experiment:\n  x: {}\n")
+    top = project.pytest()
+    project.write("evalve.yaml", "options: [\n")
+    broken = project.pytest()
+
+    assert [one.code for one in (variable, key, top, broken)] == [4, 4, 4, 4]
+    assert "EVALVE_SAMPLES: needs a whole number, 0 or more; got 'few'" in variable.err
+    assert "evalve.yaml: options: unknown option 'sampels'; did you mean 'samples'?" in key.err
+    assert "evalve.yaml: unknown key 'experiment'; did you mean 'experiments'?" in top.err
+    assert "evalve.yaml is not valid YAML" in broken.err
+
+
+def test_a_wrong_yaml_does_not_disturb_a_project_without_evaluations(project: Project) -> None:
+    project.write("evalve.yaml", "nonsense: 1\n")
+    project.write("test_plain.py", "def test_plain(): pass\n")
+
+    assert project.pytest(EVALVE_SAMPLES="few").code == 0
+
+
+OWNER_OF_SHORT_NAMES = """
+    def pytest_addoption(parser):
+        parser.addoption("--samples", default="theirs")
+        parser.addoption("--experiment", action="store_true")
+        parser.addoption("--timeout", type=float)
+"""
+EVALUATION_BESIDE_THEM = """
+    from evalve import foreach
+
+    @foreach("number", range(10))
+    async def eval_ten(number, pytestconfig):
+        return pytestconfig.getoption("--samples") == "5" and pytestconfig.getoption("--experiment")
+"""
+
+
+@pytest.mark.parametrize("owner", ["conftest.py", "their_plugin.py"])
+def test_where_others_own_the_short_names_pytest_still_works_and_ours_have_a_prefix(
+    project: Project, owner: str
+) -> None:
+    project.write(owner, OWNER_OF_SHORT_NAMES)
+    project.write("eval_ten.py", EVALUATION_BESIDE_THEM)
+    plugin = [] if owner == "conftest.py" else ["-p", "their_plugin"]
+
+    ended = project.pytest(
+        *plugin,
+        *("--samples", "5", "--experiment"),
+        *("--evalve-samples", "3", "--evalve-experiment", "x", "--fail-under", "accuracy=1"),
+        PYTHONPATH=str(project.folder),
+    )
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert len(project.records("x")) == 3
+
+
+def test_short_names_are_no_paths_and_defaults_in_the_ini_file_count(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    project.write("sub/eval_ten.py", "raise RuntimeError('not asked for')")
+    project.write("pytest.ini", "[pytest]\naddopts = --samples 2 --experiment sub\n")
+
+    ended = project.pytest("eval_ten.py", "--max-concurrency", "auto", "--storage=x.db")
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert len(project.records("sub", at="x.db")) == 2
+
+
+def test_help_lists_the_options(project: Project) -> None:
+    ended = project.pytest("--help")
+
+    assert ended.code == 0
+    assert "--evalve-experiment=NAME" in ended.out
+    assert "--samples=N" in ended.out
+    assert "EVALVE" not in ended.err
+
+
+def test_strict_configuration_accepts_our_mark(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+
+    ended = project.pytest("--strict-markers", "--strict-config", "-W", "error", "--import-mode=importlib")
+
+    assert ended.outcomes == {"passed": 1}, ended.all

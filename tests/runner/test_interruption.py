@@ -1,0 +1,102 @@
+"""Ctrl-C, as far as it needs no signal from outside: the handler is called as Python would."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from evalve.runner.interruption import interruptible
+from evalve.runner.turns import Turns
+
+
+class RecordingTurns:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def stop(self) -> None:
+        self.asked.append("stop")
+
+    def cancel(self) -> None:
+        self.asked.append("cancel")
+
+
+def _press() -> None:
+    handler = cast("Callable[[int, Any], None]", signal.getsignal(signal.SIGINT))
+    handler(signal.SIGINT, None)
+
+
+def _turns() -> tuple[RecordingTurns, Turns]:
+    recording = RecordingTurns()
+    return recording, cast(Turns, recording)
+
+
+async def test_the_first_press_stops_and_says_so() -> None:
+    recording, turns = _turns()
+    said: list[str] = []
+
+    with interruptible(turns, tell=said.append, blocked=lambda: False):
+        _press()
+        await asyncio.sleep(0)
+
+    assert recording.asked == ["stop"]
+    assert said == ["stopping: what is in flight may end and is saved; Ctrl-C again cancels it"]
+
+
+async def test_the_second_press_cancels() -> None:
+    recording, turns = _turns()
+    said: list[str] = []
+
+    with interruptible(turns, tell=said.append, blocked=lambda: False):
+        _press()
+        _press()
+        await asyncio.sleep(0)
+
+    assert (recording.asked, len(said)) == (["stop", "cancel"], 1)
+
+
+async def test_the_second_press_raises_where_a_sync_function_blocks_the_loop() -> None:
+    recording, turns = _turns()
+
+    with interruptible(turns, tell=lambda text: None, blocked=lambda: True):
+        _press()
+        with pytest.raises(KeyboardInterrupt):
+            _press()
+        asked_at_once = list(recording.asked)
+        await asyncio.sleep(0)
+
+    assert asked_at_once == ["cancel"]
+
+
+async def test_the_handler_of_before_is_back_afterwards() -> None:
+    _, turns = _turns()
+    before = signal.getsignal(signal.SIGINT)
+
+    with (
+        pytest.raises(ValueError, match="no"),
+        interruptible(turns, tell=lambda text: None, blocked=lambda: False),
+    ):
+        inside = signal.getsignal(signal.SIGINT)
+        raise ValueError("no")
+
+    assert inside is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_outside_the_main_thread_signals_are_left_alone() -> None:
+    handlers: list[Any] = []
+
+    async def look() -> None:
+        _, turns = _turns()
+        with interruptible(turns, tell=lambda text: None, blocked=lambda: False):
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=lambda: asyncio.run(look()))
+    thread.start()
+    thread.join()
+
+    assert handlers == [signal.getsignal(signal.SIGINT)]

@@ -1,0 +1,113 @@
+"""An async evaluation that blocks the loop is told so."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+
+import pytest
+
+from evalve.runner import watching
+from evalve.runner.watching import watching_for_blocking
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "BLOCKED_FOR_S", 0.0)
+    monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.001)
+
+
+class Listener:
+    """Keeps what it is told, and lets go whoever blocks until something is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.heard = threading.Event()
+
+    def tell(self, text: str) -> None:
+        self.said.append(text)
+        self.heard.set()
+
+
+async def test_the_place_that_blocks_is_told_with_the_remedy() -> None:
+    listener = Listener()
+
+    async def evaluate() -> None:
+        listener.heard.wait(30)
+
+    line = inspect.getsourcelines(evaluate)[1] + 1
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        await evaluate()
+
+    (text,) = listener.said
+    assert text.startswith(f"eval_x blocks the event loop: `listener.heard.wait(30)` ({__file__}:{line}) ")
+    assert text.endswith(
+        "and no other sample runs meanwhile. Await an async call there, wrap it as "
+        "`await asyncio.to_thread(...)`, or write the evaluation as `def` instead of `async def`."
+    )
+
+
+async def test_a_block_below_the_function_is_told_at_the_functions_own_line() -> None:
+    listener = Listener()
+
+    def helper() -> None:
+        listener.heard.wait(30)
+
+    async def evaluate() -> None:
+        helper()
+
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        await evaluate()
+
+    assert "`helper()`" in listener.said[0]
+
+
+async def test_it_is_told_only_once() -> None:
+    listener = Listener()
+    watcher_is_gone: list[bool] = []
+
+    async def evaluate() -> None:
+        listener.heard.wait(30)
+        (watcher,) = [thread for thread in threading.enumerate() if thread.name == "evalve-watch"] or [None]
+        if watcher is not None:
+            watcher.join(30)
+        watcher_is_gone.append(True)
+
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        await evaluate()
+
+    assert (watcher_is_gone, len(listener.said)) == ([True], 1)
+
+
+async def test_a_loop_blocked_by_something_else_is_not_the_evaluations_fault() -> None:
+    listener = Listener()
+    looked = threading.Event()
+
+    async def evaluate() -> None:
+        await asyncio.sleep(0)
+
+    def look(self: watching._Watch, frame: object) -> None:
+        looked.set()
+        return original(self, frame)  # type: ignore[arg-type, return-value]
+
+    original = watching._Watch._place_in
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watching._Watch, "_place_in", look)
+        with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+            looked.wait(30)
+
+    assert listener.said == []
+
+
+async def test_afterwards_nobody_watches() -> None:
+    async def evaluate() -> None:
+        await asyncio.sleep(0)
+
+    with watching_for_blocking(evaluate, "eval_x", tell=Listener().tell):
+        watchers = [thread for thread in threading.enumerate() if thread.name == "evalve-watch"]
+        await evaluate()
+    for thread in watchers:
+        thread.join(30)
+
+    assert [thread.is_alive() for thread in watchers] == [False]

@@ -1,0 +1,93 @@
+"""What importing evalve may not bring along: every pytest run on the machine imports its plugin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = (
+    "asyncio",
+    "concurrent.futures",
+    "dataclasses",
+    "datasets",
+    "evalve.contracts",
+    "evalve.declare",
+    "evalve.runner",
+    "evalve.show",
+    "evalve.storage",
+    "evalve.wiring",
+    "inspect",
+    "jsonschema",
+    "logging",
+    "numpy",
+    "pandas",
+    "polars",
+    "psutil",
+    "pyarrow",
+    "pytest",
+    "sqlite3",
+    "tenacity",
+    "yaml",
+)
+FOR_RUNS_ONLY = (
+    "aiohttp",
+    "datasets",
+    "evalve.declare",
+    "evalve.pytest_session",
+    "evalve.runner",
+    "evalve.show",
+    "evalve.storage",
+    "evalve.wiring",
+    "jsonschema",
+    "numpy",
+    "pandas",
+    "polars",
+    "psutil",
+    "pyarrow",
+    "sqlite3",
+    "tenacity",
+    "yaml",
+)
+FOR_CALLS_ONLY = (
+    "aiohttp",
+    "datasets",
+    "evalve.runner",
+    "evalve.show",
+    "evalve.storage",
+    "evalve.wiring",
+    "jsonschema",
+    "numpy",
+    "pandas",
+    "polars",
+    "psutil",
+    "pyarrow",
+    "pytest",
+    "tenacity",
+    "yaml",
+)
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that an interpreter holds after this code and did not hold before."""
+    script = f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
+    # -I: without variables and packages of the person's own; -S would hide evalve itself
+    answer = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    return set(answer.stdout.split())
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    assert {"evalve", "evalve.storage", "sqlite3"} <= loaded_by("import evalve.storage")
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert loaded_by("import evalve") & set(HEAVY) == set()
+
+
+def test_importing_the_plugin_loads_nothing_that_only_runs_need() -> None:
+    assert loaded_by("import evalve.pytest_plugin") & set(FOR_RUNS_ONLY) == set()
+
+
+def test_declaring_an_evaluation_loads_nothing_that_only_calls_need() -> None:
+    code = "from evalve import ForEach, Result, foreach; from evalve.evaluators import exact_match"
+
+    assert loaded_by(code) & set(FOR_CALLS_ONLY) == set()
