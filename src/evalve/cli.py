@@ -6,12 +6,12 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
-from evalve.arguments import DEFAULT_STORAGE, command_line
+from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line
 from evalve.contracts import Store
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
@@ -65,10 +65,18 @@ def _command(arguments: list[str]) -> int:
     if verb == "run":
         # everything after `run` belongs to pytest, which knows options that argparse does not
         return _run(command_line().parse_args(arguments[: place + 1]), arguments[place + 1 :])
-    if verb not in _VERBS:
-        hint = suggestion(verb, ["run", *_VERBS]) or f"; the commands are: run, {', '.join(_VERBS)}"
-        raise OptionError(f"unknown command {verb!r}{hint}")
+    if verb == "simulate":
+        return _simulate(arguments[place + 1 :])
+    _refuse_unknown("command", verb, ["run", *_VERBS, "simulate"])
+    if verb == "cache" and (inner := _place_of_verb(arguments[place + 1 :])) is not None:
+        _refuse_unknown("cache action", arguments[place + 1 + inner], CACHE_ACTIONS)
     return _VERBS[verb](command_line().parse_args(arguments))
+
+
+def _refuse_unknown(kind: str, word: str, known: Sequence[str]) -> None:
+    if word not in known:
+        hint = suggestion(word, known) or f"; the {kind}s are: {', '.join(known)}"
+        raise OptionError(f"unknown {kind} {word!r}{hint}")
 
 
 def _place_of_verb(arguments: list[str]) -> int | None:
@@ -143,16 +151,40 @@ def _delete(said: argparse.Namespace) -> int:
     with _store(said) as store:
         found = experiment_named(store, said.name)
         what = f"{found.name} with its {plural(found.done + found.failed, 'record')}"
-        if not said.yes and not _agreed(f"delete {what}? [y/N] "):
+        if not said.yes and not _agreed(f"delete {what}? [y/N] ", to="delete"):
             print("nothing was deleted", file=sys.stderr)
             return FAILED
         store.delete(found.name)
     return _print([visible(f"deleted {what}")])
 
 
-def _agreed(question: str) -> bool:
+def _plan(said: argparse.Namespace) -> int:
+    from evalve.plan_command import plan_lines  # with pytest and the gate
+
+    return _print(plan_lines(said, open_store=lambda: _store(said), width=_width()))
+
+
+def _limits(said: argparse.Namespace) -> int:
+    from evalve import gate_commands  # with the gate, which the other verbs do without
+
+    return gate_commands.limits(said, width=_width())
+
+
+def _cache(said: argparse.Namespace) -> int:
+    from evalve import gate_commands
+
+    return gate_commands.cache(said, agreed=lambda question: _agreed(question, to="clear"), width=_width())
+
+
+def _simulate(passed_on: list[str]) -> int:
+    from evalve import gate_commands
+
+    return gate_commands.simulate(passed_on)
+
+
+def _agreed(question: str, *, to: str) -> bool:
     if not sys.stdin.isatty():
-        raise OptionError("nobody can be asked here (no terminal): say --yes to delete")
+        raise OptionError(f"nobody can be asked here (no terminal): say --yes to {to}")
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
@@ -182,6 +214,9 @@ _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "export": _export,
     "rename": _rename,
     "delete": _delete,
+    "plan": _plan,
+    "limits": _limits,
+    "cache": _cache,
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from evalve.adaptation import Controller
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.contracts import Strategy, Task
+from evalve.contracts import CallSignals, Strategy, Task
 from evalve.errors import OptionError
 from evalve.options import MaxConcurrency
 
@@ -109,6 +109,7 @@ class Adaptive:
         self.min_concurrency = min_concurrency
         self.max_concurrency = max_concurrency
         self._clock = clock
+        self._signals: CallSignals | None = None
         self._controller = Controller(
             limit=min(max(initial_concurrency, min_concurrency), max_concurrency),
             minimum=min_concurrency,
@@ -127,6 +128,10 @@ class Adaptive:
     def history(self) -> list[dict[str, Any]]:
         return self._controller.history
 
+    def watch(self, signals: CallSignals) -> None:
+        """Take into account what the gate knows about the samples' calls."""
+        self._signals = signals
+
     def with_limit(self, max_concurrency: int) -> Adaptive:
         """The same strategy under another ceiling, with nothing learnt yet."""
         limited = copy.copy(self)
@@ -138,14 +143,16 @@ class Adaptive:
     async def execute(
         self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
     ) -> AsyncIterator[Any]:
-        controller = self._controller
+        controller, signals = self._controller, self._signals
         window = Window(tasks, controller.limit)
         controller.start(self._clock.now_s())
         async with aclosing(window.results()) as results:
             async for result in results:
                 succeeded = result not in ("failed", "waiting")
-                controller.observe(succeeded=succeeded, in_flight=window.take_peak())
-                if controller.adapt(self._clock.now_s()):
+                held_back = signals.held_back() if signals is not None else 0
+                controller.observe(succeeded=succeeded, in_flight=window.take_peak(), held_back=held_back)
+                lost, sent = signals.lost() if signals is not None else (0, 0)
+                if controller.adapt(self._clock.now_s(), lost=lost, sent=sent):
                     window.resize(controller.limit)
                 yield _told(result, progress_callback)
 

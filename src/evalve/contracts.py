@@ -116,6 +116,7 @@ class RecordDraft:
     tries: int
     history_json: str | None
     run_id: str
+    calls_json: str | None = None
 
 
 class CommitSink(Protocol):
@@ -138,7 +139,9 @@ class Store(Protocol):
     def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
     def begin_run(self, run: RunInfo, *, total: int | None = None) -> None: ...
-    def end_run(self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]]) -> None: ...
+    def end_run(
+        self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
+    ) -> None: ...
     def forget(self, experiment: str, key: str) -> None: ...
     def lock(self, experiment: str, *, holder: str) -> Lock: ...
 
@@ -187,7 +190,9 @@ class Tally:
     notes: list[str] = field(default_factory=list)
     """Things to tell the person once: a blocked loop, a take-over of a lock."""
     held_by: Callable[[], str] = lambda: ""
-    """What holds calls back now, in words: `input tokens 98 %: next in 0.4 s`."""
+    """What holds calls back now, in words: `input tokens 98%: next in 0.4 s`."""
+    spent: Callable[[], str] = lambda: ""
+    """What calls came to so far, in words: `34 cached, 0.120 USD`."""
 
 
 class Progress(Protocol):
@@ -196,6 +201,32 @@ class Progress(Protocol):
     def started(self, tally: Tally) -> None: ...
     def note(self, text: str) -> None: ...
     def finished(self, tally: Tally) -> None: ...
+
+
+class CallSignals(Protocol):
+    """What a strategy may know about the calls that its samples make."""
+
+    def held_back(self) -> int:
+        """How many samples wait now for a provider's limits."""
+
+    def lost(self) -> tuple[int, int]:
+        """Calls lost to overload, server errors and time-outs, and calls sent, since the beginning."""
+
+
+class CallsView(Protocol):
+    """What the gate tells about the calls of this process."""
+
+    def totals(self) -> dict[str, float]:
+        """Counts so far, by the names of `CallLog`; empty while no call was made."""
+
+    def held_by(self) -> str:
+        """What holds calls back now, in words."""
+
+    def spent(self) -> str:
+        """What calls came to so far, in words."""
+
+    async def utilisation(self) -> list[dict[str, Any]]:
+        """For each limit that was used since the run began: its share over time."""
 
 
 class Rows(Protocol):
@@ -245,6 +276,9 @@ class SampleContext:
     stop_run: Callable[[str], None] = lambda reason: None
     """Ends the whole run, saved and resumable: no call can succeed any more."""
 
+
+WAITS_FOR_LIMITS = "limits"
+"""Why a sample waits (`Tally.waiting`) that a provider's limits hold back."""
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
 

@@ -10,8 +10,7 @@ EvalveError
 ├── StorageError          the store cannot be opened, read or written
 │   ├── NotFound          no experiment of that name
 │   └── Locked            another run holds the experiment
-├── ExperimentChanged     the stored experiment was made by another function
-└── BudgetSpent           the next call could exceed the person's budget
+└── ExperimentChanged     the stored experiment was made by another function
 
 KeyboardInterrupt
 └── Interrupted           the person stopped the run; what was done is saved
@@ -62,10 +61,6 @@ class Locked(StorageError):
 
 class ExperimentChanged(EvalveError):
     """The stored experiment was made by another function."""
-
-
-class BudgetSpent(EvalveError):
-    """The next call could exceed the person's budget."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -62,6 +62,10 @@ class Options:
     accept_changes: bool | None = None
     storage: str | None = None
     progress: Literal["auto", "plain", "off"] | None = None
+    model: tuple[str, ...] | None = None
+    cache: Literal["on", "off", "read", "refresh"] | None = None
+    no_cache: bool | None = None
+    budget_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,22 @@ def _name(text: str) -> str:
     return text.strip()
 
 
+def _model(text: str) -> str:
+    if not text.strip():
+        raise ValueError("needs a model's name, as in anthropic/claude-sonnet-4-5 or local")
+    return text.strip()
+
+
+def _usd(text: str) -> float:
+    try:
+        value = float(text.strip().lstrip("$"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValueError("needs an amount in USD, 0 or more")
+    return value
+
+
 OPTIONS: tuple[Option, ...] = (
     Option("experiment", "experiment", _name, "record under NAME; the same name resumes", "NAME"),
     Option("samples", "samples", _whole(0), "evaluate N samples in total", "N", ("limit",)),
@@ -215,6 +235,23 @@ OPTIONS: tuple[Option, ...] = (
         "how progress is shown",
         "auto|plain|off",
     ),
+    Option(
+        "model",
+        "model",
+        _model,
+        "evaluate with this model, as in anthropic/claude-sonnet-4-5; repeatable",
+        "NAME",
+        many=True,
+    ),
+    Option(
+        "cache",
+        "cache",
+        _choice("on", "off", "read", "refresh"),
+        "use answers that were paid for: on; off; read: ask nobody; refresh: ask anew and keep",
+        "on|off|read|refresh",
+    ),
+    Option("no_cache", "no-cache", _switch, "the same as --cache off"),
+    Option("budget_usd", "budget-usd", _usd, "stop before calls cost more than this", "USD"),
 )
 
 _BY_KEY = {key: option for option in OPTIONS for key in option.keys}

@@ -169,6 +169,46 @@ def is_evaluation(item: pytest.Item) -> bool:
     return hasattr(getattr(item, "function", None), MARK)
 
 
+# -- models
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> Any:
+    """The model that `--model` names, ready to be asked; with several, one variant for each."""
+    from evalve.gating import model as open_model
+
+    name = getattr(request, "param", None)
+    if name is None:
+        raise pytest.UsageError(
+            f"{request.node.nodeid} asks for a model, and none was chosen: "
+            "pass --model, as in --model anthropic/claude-sonnet-4-5 or --model local"
+        )
+    return open_model(name)
+
+
+@pytest.fixture(scope="session")
+def rate_limiter(request: pytest.FixtureRequest) -> Any:
+    """The shared limits of the model that `--model` names: `await rate_limiter.acquire()`."""
+    from evalve.gating import limiter
+
+    chosen = _models(request.config)
+    return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-4-5")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "model" not in metafunc.fixturenames:
+        return
+    definitions = metafunc._arg2fixturedefs.get("model")
+    ours = definitions is not None and definitions[-1].func.__module__ == __name__
+    if ours and (names := _models(metafunc.config)):
+        metafunc.parametrize("model", names, indirect=True, ids=names)
+
+
+def _models(config: pytest.Config) -> tuple[str, ...]:
+    """Chosen on the command line, in the environment or in `evalve.yaml`."""
+    return _evalve(config).models()
+
+
 # -- running
 
 

@@ -24,13 +24,13 @@ _OUR_VALUES = frozenset(
 _QUIET = ("-W", "ignore:Module already imported so cannot be rewritten; evalve")
 
 
-def run_pytest(arguments: Sequence[str]) -> int:
+def run_pytest(arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
     """Runs pytest in this process; its exit code is the answer."""
     prepared = pytest_arguments(arguments)
 
     import pytest
 
-    return int(pytest.main([*_QUIET, *prepared]))
+    return int(pytest.main([*_QUIET, *prepared], plugins=list(plugins)))
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:

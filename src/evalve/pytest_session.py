@@ -49,6 +49,10 @@ class EvalveSession:
             settings = replace(settings, experiment=lent["name"], named=lent["named"])
         return settings
 
+    def models(self) -> tuple[str, ...]:
+        """The models that a person chose."""
+        return self._settings.options_for_any().model or ()
+
     # -- before and after
 
     def begin(self, items: Sequence[pytest.Item]) -> None:
@@ -57,7 +61,7 @@ class EvalveSession:
         if self._worker is not None:
             return
         for item in items:
-            self._lock(_evaluation(item))
+            self._lock(evaluation_of(item))
         for item in items:
             self._start_over_if_asked(item)
 
@@ -87,20 +91,20 @@ class EvalveSession:
 
     def _start_over_if_asked(self, item: pytest.Item) -> None:
         """All at once, or a run that is interrupted and resumed would go on with what was there before."""
-        evaluation = _evaluation(item)
+        evaluation = evaluation_of(item)
         options = self._settings.options_for(evaluation)
         if not options.fresh:
             return
         try:
             store = wiring.storage_for(evaluation, options)
-            store.forget(self._settings.experiment, evaluation.key(self._folder, _variant(item)))
+            store.forget(self._settings.experiment, evaluation.key(self._folder, variant_of(item)))
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
 
     def _refuse_namesakes(self, items: Sequence[pytest.Item]) -> None:
         seen: dict[str, str] = {}
         for item in items:
-            key = _evaluation(item).key(self._folder, _variant(item))
+            key = evaluation_of(item).key(self._folder, variant_of(item))
             if key in seen:
                 raise pytest.UsageError(
                     f"{item.nodeid} and {seen[key]} would both be recorded as {key!r}: give them two names"
@@ -111,7 +115,7 @@ class EvalveSession:
 
     def item_function(self, item: pytest.Function, declared: Callable[..., Any]) -> Callable[..., Any]:
         """What pytest calls in place of the declared function: it raises the verdict inside the call."""
-        evaluation = _evaluation(item)
+        evaluation = evaluation_of(item)
         leading = (declared.__self__,) if hasattr(declared, "__self__") else ()
 
         if evaluation.is_async:
@@ -141,7 +145,7 @@ class EvalveSession:
         fixtures: Mapping[str, Any],
     ) -> None:
         options = self._settings.options_for(evaluation)
-        variant = _variant(item)
+        variant = variant_of(item)
         runnable = evaluation.bound(
             experiment=self._settings.experiment,
             key=evaluation.key(self._folder, variant),
@@ -164,9 +168,12 @@ class EvalveSession:
             ran=outcome.ran,
             problems=outcome.problems,
             interrupted=outcome.interrupted,
+            calls=outcome.run.report["calls"],
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))
+        if outcome.stop_reason:
+            raise pytest.exit.Exception(outcome.stop_reason, returncode=int(pytest.ExitCode.INTERRUPTED))
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.problems:
@@ -220,7 +227,7 @@ def _terminal() -> int:
     return 1 if os.isatty(1) else 2
 
 
-def _evaluation(item: pytest.Item) -> Evaluation:
+def evaluation_of(item: pytest.Item) -> Evaluation:
     """The item's evaluation, named by the file and class that the item is in.
 
     Another file may have imported it, and another class inherited it: these are other evaluations.
@@ -234,6 +241,6 @@ def _evaluation(item: pytest.Item) -> Evaluation:
     return replace(declared, name=name, path=item.path)
 
 
-def _variant(item: pytest.Item) -> str:
+def variant_of(item: pytest.Item) -> str:
     """`[gpt-low]` of `eval_x[gpt-low]`."""
     return item.name[len(getattr(item, "originalname", None) or item.name) :]

@@ -125,6 +125,8 @@ class Record:
     tries: int
     history: list[Try] = field(default_factory=list)
     """Every try, those of earlier runs included; empty where the one try succeeded."""
+    calls: dict[str, Any] | None = None
+    """What its calls to models came to: requests, cached, tokens, cost_usd, waited_s; `None` without any."""
 
     @property
     def ok(self) -> bool:

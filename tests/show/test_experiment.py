@@ -82,10 +82,9 @@ def test_errors_are_the_samples_that_broke_with_the_end_of_their_tracebacks(stor
 
     lines = shown(store, "first", Choice("errors"))
 
-    assert lines[-6:] == [
+    assert lines[-5:] == [
         "s1 · failed · 0.50 s · 1 try",
         "  KeyError: 'x'",
-        "  │ Traceback (most recent call last):",
         '  │   File "eval_x.py", line 3, in f',
         "  │     g()",
         "",

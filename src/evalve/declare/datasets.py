@@ -74,6 +74,14 @@ class Dataset:
         """Keep what is pulled from a one-shot source, so that it can be opened again."""
         self._keeps_rows = True
 
+    def count(self) -> int | None:
+        """How many rows there are; `None` where telling would call a function or use up an iterator."""
+        if isinstance(self._source, Mapping):
+            return len(DictRows(self._source, self.columns))
+        if isinstance(self._source, Path):
+            return sum(1 for _ in iterate(self._source, self.columns))
+        return length(self._source)
+
     def open(self, limit: int | None) -> Rows:
         """A pass over the first `limit` rows."""
         return SampleRows(self, self._open_pull(), limit)

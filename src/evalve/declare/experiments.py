@@ -11,7 +11,7 @@ from evalve.errors import OptionError
 from evalve.options import Options, from_mapping, merged, suggestion
 
 FILE_NAME = "evalve.yaml"
-KEYS = ("options", "experiments")
+KEYS = ("options", "experiments", "limits", "prices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,9 @@ class Configuration:
     path: Path | None = None
     options: Options = field(default_factory=Options)
     experiments: Mapping[str, Options] = field(default_factory=dict)
+    limits: Any = None
+    """As it stands there; the gate reads it."""
+    prices: Any = None
 
     def options_for(self, experiment: str | None) -> Options:
         """The experiment's own options over those for all."""
@@ -66,6 +69,8 @@ def _configuration(path: Path, document: Any) -> Configuration:
             )
             for name, body in experiments.items()
         },
+        limits=top.get("limits"),
+        prices=top.get("prices"),
     )
 
 

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalve import concurrency, options
-from evalve.contracts import EvaluationInfo, Progress, Rows, RunInfo, Runnable, Store, Strategy, Tally
+from evalve.contracts import (
+    WAITS_FOR_LIMITS,
+    CallsView,
+    EvaluationInfo,
+    Progress,
+    Rows,
+    RunInfo,
+    Runnable,
+    Store,
+    Strategy,
+    Tally,
+)
 from evalve.errors import ExperimentChanged, NotFound
 from evalve.jsontext import digest
 from evalve.runner import usage
@@ -40,12 +51,19 @@ class Outcome:
     ran: int
     """Samples that ran now; the others were done before."""
     interrupted: bool
+    stop_reason: str = ""
+    """Why it was stopped, where it was not a person who did."""
     problems: list[str] = field(default_factory=list)
     """Why the evaluation does not pass; empty where it does."""
 
 
 async def run_evaluation(
-    evaluation: Runnable, *, store: Store, progress: Progress, git_commit: str | None = None
+    evaluation: Runnable,
+    *,
+    store: Store,
+    progress: Progress,
+    calls: CallsView | None = None,
+    git_commit: str | None = None,
 ) -> Outcome:
     """Run what is missing, record it, and judge the whole."""
     _refuse_changes(evaluation, store)
@@ -53,14 +71,16 @@ async def run_evaluation(
         store.forget(evaluation.spec.experiment, evaluation.spec.key)
     evaluation_id = store.open_evaluation(evaluation.spec)
     tally = Tally(evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic())
+    if calls is not None:
+        tally.held_by, tally.spent = calls.held_by, calls.spent
     async with _opened(evaluation.rows) as rows:
-        journey = _Journey(evaluation, evaluation_id, rows, store, tally, git_commit)
+        journey = _Journey(evaluation, evaluation_id, rows, store, tally, calls, git_commit)
         store.begin_run(journey.run, total=journey.plan.total)
         progress.started(tally)
         try:
             await journey.travel(progress)
         except BaseException:
-            store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=())
+            store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
             raise
         finally:
             progress.finished(tally)
@@ -77,6 +97,7 @@ class _Journey:
         rows: Rows,
         store: Store,
         tally: Tally,
+        calls: CallsView | None,
         git_commit: str | None,
     ) -> None:
         asked = evaluation.options
@@ -110,6 +131,9 @@ class _Journey:
         )
         self._evaluation = evaluation
         self._cpu_s = usage.cpu_s()
+        self._calls = calls
+        self._calls_before = calls.totals() if calls is not None else {}
+        self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
         self._call = _calls(evaluation, self.strategy)
         self._samples = SampleRunner(
@@ -131,6 +155,9 @@ class _Journey:
             progress.note(text)
 
         self.tally.limit = getattr(self.strategy, "max_concurrency", None)
+        watch = getattr(self.strategy, "watch", None)
+        if watch is not None and self._calls is not None:
+            watch(_Signals(self.tally, self._calls))
         with ExitStack() as stack:
             stack.callback(self._call.close)
             if isinstance(self._call, AwaitedCalls):
@@ -140,6 +167,8 @@ class _Journey:
                 interruptible(self.turns, tell=tell, blocked=lambda: _runs_inline(self._call))
             )
             await self.turns.run(self.strategy)
+        if self._calls is not None:
+            self._utilisation = await self._calls.utilisation()
 
     def ended(self, status: str) -> RunInfo:
         function = self._evaluation.spec.fingerprint
@@ -170,7 +199,31 @@ class _Journey:
             "max_concurrency": tally.limit,
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),
+            "calls": self._calls_made(),
+            "utilisation": self._utilisation,
         }
+
+    def _calls_made(self) -> dict[str, float]:
+        """What the calls of this run came to; empty where no model was called."""
+        now = self._calls.totals() if self._calls is not None else {}
+        made = {name: value - self._calls_before.get(name, 0) for name, value in now.items()}
+        return made if any(made.values()) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Signals:
+    """What `Adaptive` is told about the samples' calls."""
+
+    tally: Tally
+    calls: CallsView
+
+    def held_back(self) -> int:
+        return self.tally.waiting.get(WAITS_FOR_LIMITS, 0)
+
+    def lost(self) -> tuple[int, int]:
+        totals = self.calls.totals()
+        lost = totals.get("retries", 0) - totals.get("refusals", 0)
+        return int(lost), int(totals.get("requests", 0))
 
 
 def _calls(evaluation: Runnable, strategy: Strategy) -> AwaitedCalls | InlineCalls | ThreadCalls:
@@ -211,6 +264,7 @@ def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
         run=run,
         ran=journey.tally.done + journey.tally.failed,
         interrupted=interrupted,
+        stop_reason=journey.turns.stop_reason,
         problems=problems(info, metrics, evaluation),
     )
 

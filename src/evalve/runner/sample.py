@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from evalve.contracts import SAMPLE, RecordDraft, SampleContext, Store, Tally
+from evalve.contracts import SAMPLE, CallLog, RecordDraft, SampleContext, Store, Tally
 from evalve.errors import EvalveError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.records import Failure, Try
@@ -67,6 +67,8 @@ class SampleRunner:
                 break
             attempt.scored = None
             attempt.note_try(self._run_id, asked_again=tried.error is None)
+            if tried.error is not None:
+                attempt.calls.ordinals.clear()  # the same questions again; a result asks for new answers
             waits_from_s = self._loop.time()
             goes_on = await self._turns.wait(body, verdict.delay_s, "retry")
             attempt.waited_s += self._loop.time() - waits_from_s
@@ -100,7 +102,16 @@ class SampleRunner:
         sample = body.attempt.sample
         attempt.begin_try(self._loop.time())
         SAMPLE.set(
-            SampleContext(self._experiment, self._evaluation, sample.id, body.attempt.repeat, attempt.tries)
+            SampleContext(
+                self._experiment,
+                self._evaluation,
+                sample.id,
+                body.attempt.repeat,
+                attempt.tries,
+                attempt.calls,
+                self._tally,
+                self._stop_run,
+            )
         )
         value = None
         try:
@@ -160,6 +171,7 @@ class SampleRunner:
             tries=attempt.tries,
             history_json=history,
             run_id=self._run_id,
+            calls_json=_calls_json(attempt.calls),
         )
 
     def _scores_json(self, attempt: Attempted) -> str:
@@ -170,6 +182,10 @@ class SampleRunner:
         except EvalveError as error:  # a score names a metric that does not exist
             attempt.fail(error)
             return "[]"
+
+    def _stop_run(self, reason: str) -> None:
+        """Any thread may ask for it: no further call can succeed."""
+        self._loop.call_soon_threadsafe(self._turns.stop, reason)
 
     async def _record(self, draft: RecordDraft) -> None:
         turns = self._turns
@@ -201,6 +217,8 @@ class Attempted:
     __slots__ = (
         "_try_began_s",
         "_try_started_at",
+        "_waited_before_s",
+        "calls",
         "ended_s",
         "error",
         "failure",
@@ -227,6 +245,8 @@ class Attempted:
         self.waited_s = 0.0
         self.may_retry = True
         self.try_is_open = False
+        self.calls = CallLog()
+        self._waited_before_s = 0.0
         self._try_began_s = now_s
         self._try_started_at = ""
 
@@ -235,13 +255,15 @@ class Attempted:
         self.scored = self.failure = self.error = None
         self.try_is_open = True
         self._try_began_s = now_s
+        self._waited_before_s = self.calls.waited_s
         self._try_started_at = utc_text(time.time())
         if self.tries == 1:
             self.started_at = self._try_started_at
 
     def end_try(self, now_s: float) -> None:
         self.ended_s = now_s
-        self.working_s += now_s - self._try_began_s
+        waited_s = self.calls.waited_s - self._waited_before_s  # for limits, inside the function
+        self.working_s += max(0.0, now_s - self._try_began_s - waited_s)
 
     def take(self, value: Any) -> None:
         """Accept what the function returned, or what a retry policy put in its place."""
@@ -299,6 +321,14 @@ def _is_ours(filename: str) -> bool:
 
 
 _OUR_FOLDER = __file__.rpartition("/")[0]
+
+
+def _calls_json(calls: CallLog) -> str | None:
+    if not calls.requests and not calls.cached:
+        return None
+    plain = asdict(calls)
+    del plain["ordinals"]
+    return to_json(plain)
 
 
 def utc_text(seconds: float) -> str:

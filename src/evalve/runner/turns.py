@@ -44,6 +44,8 @@ class Turns:
     def __init__(self, plan: Plan, drive: Callable[[Body], Awaitable[Ending]], tally: Tally) -> None:
         self.error: BaseException | None = None
         self.stopping = False
+        self.stop_reason = ""
+        """Why, where it was not a person who stopped the run."""
         self._plan = plan
         self._drive = drive
         self._tally = tally
@@ -91,9 +93,10 @@ class Turns:
             if isinstance(results, AsyncGenerator):
                 await results.aclose()
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "") -> None:
         """Start nothing more; what runs may end, what waits for a retry ends now."""
         self.stopping = self._tally.stopping = True
+        self.stop_reason = self.stop_reason or reason
         if self._reading is not None:
             self._reading.cancel()
         for body in self._bodies:

@@ -16,6 +16,7 @@ from evalve.show.finding import Labelled, evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,
     bounds,
+    calls_made,
     decisions_of,
     metric_text,
     overview,
@@ -78,6 +79,8 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     yield f"  status    {visible(one.status)}"
     yield f"  samples   {samples_line(one.info)}"
     yield f"  time      {time_line(one.info)}"
+    if made := calls_made(one.runs):
+        yield f"  calls     {figures.calls(made)}"
     if one.failure_kinds:
         kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
         yield f"  failures  {kinds}"
@@ -215,4 +218,5 @@ def _run(run: RunInfo) -> dict[str, Any]:
 
 
 def _sample(record: Record, one: Labelled) -> Mapping[str, Any]:
-    return {**export_row(record, one.label), "history": [asdict(each) for each in record.history]}
+    history = [asdict(each) for each in record.history]
+    return {**export_row(record, one.label), "history": history, "calls": record.calls}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -111,3 +112,26 @@ def score_text(content: Any) -> str:
 def _unsigned_zero(number: float, decimals: int) -> str:
     text = f"{number:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def calls(made: Mapping[str, float]) -> str:
+    """`120 calls, 40 of them cached; 12,345 + 3,210 tokens; 0.12 USD; 3 retries`."""
+    cached = int(made.get("cached", 0))
+    asked = int(made.get("requests", 0)) - int(made.get("retries", 0)) + cached
+    parts = [plural(asked, "call") + (f", {cached} of them cached" if cached else "")]
+    tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
+    parts.append(f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,} tokens")
+    parts.append(_cost(made))
+    for name, word in (("retries", "retries"), ("refusals", "refused")):
+        if made.get(name):
+            parts.append(f"{int(made[name])} {word}")
+    if made.get("waited_s", 0) >= 1:
+        parts.append(f"waited {duration(made['waited_s'])} in all")
+    return "; ".join(parts)
+
+
+def _cost(made: Mapping[str, float]) -> str:
+    known = f"{made.get('cost_usd', 0.0):.4f} USD"
+    if not made.get("unpriced"):
+        return known
+    return "price unknown" if not made.get("cost_usd") else f"{known} and some of unknown price"

@@ -119,3 +119,11 @@ def decisions_of(run: RunInfo) -> list[Mapping[str, Any]]:
     """What an adaptive strategy decided, as it was reported."""
     decisions = run.report.get("decisions")
     return [one for one in decisions if isinstance(one, Mapping)] if isinstance(decisions, list) else []
+
+
+def calls_made(runs: Sequence[RunInfo]) -> dict[str, float]:
+    """What calls to models came to over all runs; empty without any."""
+    made: Counter[str] = Counter()
+    for run in runs:
+        made.update(run.report.get("calls") or {})
+    return dict(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -32,6 +32,8 @@ class Told:
     metrics: list[dict[str, Any]]
     problems: list[str]
     interrupted: bool
+    calls: dict[str, float] = field(default_factory=dict)
+    """What calls to models came to in this run; empty without any."""
 
     @classmethod
     def about(
@@ -42,6 +44,7 @@ class Told:
         ran: int,
         problems: Sequence[str],
         interrupted: bool,
+        calls: Mapping[str, float] | None = None,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -55,6 +58,7 @@ class Told:
             metrics=[metric.to_plain() for metric in metrics],
             problems=list(problems),
             interrupted=interrupted,
+            calls=dict(calls or {}),
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -99,6 +103,8 @@ def summary_lines(
             shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
             name = visible(f"{metric['evaluator']}  {metric['metric']}")
             yield f"  {name} {shown}  n={metric['observations']}"
+        if one.calls:
+            yield f"  {figures.calls(one.calls)}"
         for problem in one.problems if not one.interrupted else ():
             yield f"  not passed: {problem}"
     if resume_command is not None:

@@ -7,7 +7,7 @@ import unicodedata
 from collections import deque
 from dataclasses import dataclass, field
 
-from evalve.contracts import Tally
+from evalve.contracts import WAITS_FOR_LIMITS, Tally
 
 NARROWEST_NAME = 8
 BAR_WIDTHS = (20, 10, 5)
@@ -105,6 +105,8 @@ def plain_line(tally: Tally, *, now_s: float, rate_per_s: float | None) -> str:
     parts.append(f"{tally.in_flight} in flight")
     if waiting := _waiting(tally):
         parts.append(f"waiting: {waiting}")
+    if spent := tally.spent():
+        parts.append(spent)
     eta_s = _eta_s(tally, rate_per_s)
     if tally.stopping:
         parts.append("stopping")
@@ -228,12 +230,19 @@ def _trouble_parts(tally: Tally, style: Style) -> list[_Part]:
         parts.append(_Part(6, 1, (f"{tally.failed} failed",), RED))
     if waiting := _waiting(tally):
         parts.append(_Part(7, 5, (f"waiting: {_legible(waiting, style)}",), YELLOW))
+    if spent := tally.spent():
+        parts.append(_Part(7, 6, (spent,)))
     return parts
 
 
 def _waiting(tally: Tally) -> str:
     # `list` first: the runner's thread changes the dict while this one reads
-    return ", ".join(f"{reason} {count}" for reason, count in list(tally.waiting.items()) if count > 0)
+    waiting = {reason: count for reason, count in list(tally.waiting.items()) if count > 0}
+    held_by = tally.held_by() if WAITS_FOR_LIMITS in waiting else ""
+    return ", ".join(
+        f"{count} for {held_by}" if held_by and reason == WAITS_FOR_LIMITS else f"{reason} {count}"
+        for reason, count in waiting.items()
+    )
 
 
 def _eta_s(tally: Tally, rate_per_s: float | None) -> float | None:

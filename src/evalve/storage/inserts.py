@@ -119,6 +119,7 @@ def _values(draft: RecordDraft) -> tuple[object, ...]:
         draft.prompt_json,
         draft.response_json,
         sample.row_json,
+        draft.calls_json,
     )
 
 

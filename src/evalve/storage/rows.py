@@ -20,7 +20,7 @@ _MEMO_TEXT = 1000
 
 _RECORD = """
 SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
-       scores, failure, history, prompt, response, "row"
+       scores, failure, history, prompt, response, "row", calls
 FROM records WHERE id IN ({})
 """
 _KNOWN = "SELECT id, status, idx, working_s FROM records WHERE id IN ({})"
@@ -100,7 +100,7 @@ def read_durations(
 
 def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
     _, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
-    scores, failure, history, prompt, response, values = texts
+    scores, failure, history, prompt, response, values, calls = texts
     return Record(
         experiment=evaluation.spec.experiment,
         evaluation=evaluation.spec.name,
@@ -118,6 +118,7 @@ def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
         working_s=working_s,
         tries=tries,
         history=[] if history is None else [Try(**entry) for entry in from_json(history)],
+        calls=None if calls is None else from_json(calls),
     )
 
 

@@ -61,7 +61,8 @@ CREATE TABLE records (
     history TEXT,  -- NULL where the only try succeeded
     prompt TEXT,
     response TEXT,
-    "row" TEXT
+    "row" TEXT,
+    calls TEXT  -- NULL where no model was called
 );
 CREATE TABLE record_keys (
     evaluation_id INTEGER NOT NULL,
@@ -96,6 +97,7 @@ VALUE_COLUMNS = (
     "prompt",
     "response",
     '"row"',
+    "calls",
 )
 _COLUMNS = ("id", "evaluation_id", "sample_id", "repeat", *VALUE_COLUMNS)
 

@@ -109,7 +109,10 @@ class SqliteStore:
                     "UPDATE evaluations SET total = ? WHERE id = ?", (total, run.evaluation_id)
                 )
 
-    def end_run(self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]]) -> None:
+    def end_run(
+        self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
+    ) -> None:
+        """Record how a run ended; what is not known of it (`None`) stays as it was."""
         self._writer.flush()
         with self._database.writing() as connection:
             connection.execute(
@@ -117,8 +120,9 @@ class SqliteStore:
                 (run.ended_at, run.status, to_json(run.fingerprint), to_json(run.report), run.id),
             )
             connection.execute(
-                "UPDATE evaluations SET total = ?, metrics = ? WHERE id = ?",
-                (total, to_json(list(metrics)), run.evaluation_id),
+                "UPDATE evaluations SET total = coalesce(?, total), metrics = coalesce(?, metrics)"
+                " WHERE id = ?",
+                (total, None if metrics is None else to_json(list(metrics)), run.evaluation_id),
             )
 
     def forget(self, experiment: str, key: str) -> None:

@@ -1,0 +1,217 @@
+"""One event loop on a thread of its own, for callers that cannot await."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import queue
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Opened = TypeVar("Opened")
+Item = TypeVar("Item")
+
+_READ_AHEAD = 16
+_LONGEST_STOP_S = 2.0
+
+
+class BackgroundLoop:
+    """Runs coroutines for other threads; its thread starts with the first of them.
+
+    A coroutine sees the context variables of its caller. The thread is a daemon: what is under way when
+    the interpreter ends is cancelled, and gets a moment to clean up.
+    """
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._inherited: list[asyncio.AbstractEventLoop] = []
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result; an interrupted wait cancels it."""
+        future = self._start(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def open(
+        self,
+        context: AbstractAsyncContextManager[Opened],
+        items: Callable[[Opened], AsyncIterator[Item]],
+    ) -> BackgroundStream[Opened, Item]:
+        """Enter a context and iterate over what it gives; entered, read and left by one task."""
+        flow = _Flow(context, items)
+        flow.task = self._start(flow.run())
+        try:
+            opened = flow.opened.result()
+        except BaseException:
+            flow.task.cancel()
+            raise
+        return BackgroundStream(opened, flow)
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError(
+                "a sync call on evalve's background loop would wait for itself; await it there"
+            )
+        # the callback is scheduled in a copy of this thread's context, and the task inherits it
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is not None and self._pid == os.getpid():
+            return loop
+        with self._starting:
+            if self._loop is None or self._pid != os.getpid():
+                self._start_thread()
+            assert self._loop is not None
+            return self._loop
+
+    def _start_thread(self) -> None:
+        if self._loop is not None:
+            # A fork copied the loop without its thread. It shares its selector with the parent, so closing
+            # it would disturb the parent: it is kept, and never touched again.
+            self._inherited.append(self._loop)
+        elif not self._pid:
+            _mind_forks(self)
+            atexit.register(self.stop)
+        self._pid = os.getpid()
+        self._loop = loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_serve, args=(loop,), name="evalve-background", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancel what is under way and end the thread; the next call starts another."""
+        with self._starting:
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None or self._pid != os.getpid():
+                return
+            self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_LONGEST_STOP_S)
+
+    def _after_fork(self) -> None:
+        self._starting = threading.Lock()  # a thread that does not exist here may have held it
+
+
+SHARED = BackgroundLoop()
+"""The process's own; idle until somebody calls."""
+
+
+def _mind_forks(background: BackgroundLoop) -> None:
+    weak = weakref.ref(background)
+
+    def after_fork() -> None:
+        if (alive := weak()) is not None:
+            alive._after_fork()
+
+    os.register_at_fork(after_in_child=after_fork)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(_wind_up())
+        loop.close()
+
+
+async def _wind_up() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class _End:
+    """Closes a queue; carries what went wrong."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+
+class _Flow(Generic[Opened, Item]):
+    """A stream's half on the loop: reads ahead a little, so that a reader does not wait for each item."""
+
+    def __init__(
+        self,
+        context: AbstractAsyncContextManager[Opened],
+        items: Callable[[Opened], AsyncIterator[Item]],
+    ) -> None:
+        self._context = context
+        self._items = items
+        self._room = asyncio.Semaphore(_READ_AHEAD)
+        self.opened: Future[Opened] = Future()
+        self.queue: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
+        self.ended = threading.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.task: Future[None] | None = None
+
+    async def run(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        try:
+            async with self._context as opened:
+                self.opened.set_result(opened)
+                async for item in self._items(opened):
+                    await self._room.acquire()
+                    self.queue.put(item)
+        except asyncio.CancelledError:
+            self._fail(CancelledError())
+            raise
+        except Exception as error:  # raised again where it is waited for
+            self._fail(error)
+        else:
+            self.queue.put(_End())
+        finally:
+            self.ended.set()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
+        self.queue.put(_End(error))
+
+    def made_room(self) -> None:
+        assert self.loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for room
+            self.loop.call_soon_threadsafe(self._room.release)
+
+
+class BackgroundStream(Generic[Opened, Item]):
+    """A stream's half in the caller's thread. One that is dropped without `close` is cancelled."""
+
+    def __init__(self, opened: Opened, flow: _Flow[Opened, Item]) -> None:
+        self.opened = opened
+        self._flow = flow
+        assert flow.task is not None
+        weakref.finalize(self, flow.task.cancel).atexit = False
+
+    def __iter__(self) -> Iterator[Item]:
+        while True:
+            item = self._flow.queue.get()
+            if isinstance(item, _End):
+                self._flow.queue.put(item)  # for whoever asks again
+                if item.error is not None:
+                    raise item.error
+                return
+            self._flow.made_room()
+            yield item
+
+    def close(self) -> None:
+        """Leave the context, and return when it is left."""
+        assert self._flow.task is not None
+        self._flow.task.cancel()
+        self._flow.ended.wait()

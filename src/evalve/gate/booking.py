@@ -1,0 +1,403 @@
+"""Arithmetic of several buckets at once: when may a call start, and what does it leave behind. Pure.
+
+A bucket is kept as the instant at which it will be full again if nothing more is taken. A booking is
+made for the instant at which the call will start, in every dimension; booking at the instant of asking
+would debit the dimensions that do not bind too early, and by the time of sending they have refilled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalve.gate.messages import Cost, Dimension, Limits, Stated
+
+ASSUMED_BURST_S = 1.0
+"""How much of its rate a bucket is assumed to hold where nobody said; headers widen it."""
+RESERVE_S = 0.25
+"""Part of a bucket, in seconds of its rate, left alone: calls arrive later than they were booked, and what
+a full bucket would have gained meanwhile is lost, while our arithmetic counts it."""
+MOST_RESERVED = 0.25
+"""… but never more than this share of the bucket."""
+TRUSTED_AT_FIRST = 0.5
+"""Share of a bucket that is used before an answer has confirmed it: the first calls open connections."""
+IN_TRANSIT_S = 0.25
+"""What was sent within this time, or twice as long ago, may be missing from what a header says: the level is
+not raised by it, or a burst of answers would each give leave to the same calls again."""
+AS_GOOD_AS_SENT_S = 0.025
+"""What is booked for later than this is certainly missing from it."""
+DRIFT_S = 5.0
+"""Over how long the use by others is averaged."""
+LEAST_SHARE = 0.05
+"""However much others use, this share of the rate is tried."""
+LONGEST_TRUST_S = 600.0
+"""Stated limits that were not repeated for this long are no longer held against a configured one."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One dimension of one scope."""
+
+    per_s: float
+    depth: float
+    full_at_s: float = 0.0
+    others_per_s: float = 0.0
+    """What other users of the key take, as far as headers show it."""
+    seen_at_s: float | None = None
+    """When headers were last compared with this bucket."""
+    depth_known: bool = False
+    source: str = ""
+    closed_until_s: float = 0.0
+    """Nothing starts before: a refusal said so, whatever is given back meanwhile."""
+    since_version: int = 0
+    """Bookings of an older version are not in it: a refusal has told its level since."""
+    slot_s: float = 0.0
+    """Begin of the latest time slot, `IN_TRANSIT_S` long, in which calls started."""
+    sent: float = 0.0
+    sent_before: float = 0.0
+    """In the slot before."""
+
+    def rate(self) -> float:
+        return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
+
+    def usable(self) -> float:
+        return self.depth - min(self.per_s * RESERVE_S, self.depth * MOST_RESERVED)
+
+    def level(self, now_s: float) -> float:
+        """What is in the bucket, less than nothing where it is in debt."""
+        return self.depth - max(0.0, self.full_at_s - now_s) * self.rate()
+
+    def earliest_s(self, cost: float) -> float:
+        """From when on the bucket holds `cost`; one larger than the bucket starts when it is full."""
+        usable = self.usable()
+        short = min(cost, usable) - usable
+        return max(self.closed_until_s, self.full_at_s + short / self.rate())
+
+    def take(self, cost: float, start_s: float) -> None:
+        self.full_at_s = max(self.full_at_s, start_s) + cost / self.rate()
+        if start_s >= self.slot_s + IN_TRANSIT_S:
+            self.sent_before = self.sent if start_s < self.slot_s + 2 * IN_TRANSIT_S else 0.0
+            self.slot_s, self.sent = start_s, 0.0
+        self.sent += cost
+
+    def in_transit(self, now_s: float) -> float:
+        """What the provider may not have seen yet of the calls that started."""
+        age_s = now_s - self.slot_s
+        if age_s >= 2 * IN_TRANSIT_S:
+            return 0.0
+        return self.sent if age_s >= IN_TRANSIT_S else self.sent + self.sent_before
+
+    def give_back(self, amount: float) -> None:
+        """Undo part of a booking; a negative amount takes more."""
+        self.full_at_s -= amount / self.rate()
+
+    def set_level(self, level: float, now_s: float) -> None:
+        self.full_at_s = now_s + (self.depth - min(level, self.depth)) / self.rate()
+
+    def reshape(self, per_s: float, depth: float, now_s: float) -> None:
+        """Another rate or depth, with what has been taken kept."""
+        taken = max(0.0, self.full_at_s - now_s) * self.rate()
+        self.per_s, self.depth = per_s, depth
+        self.full_at_s = now_s + taken / self.rate() if taken else self.full_at_s
+
+    def compare(
+        self, stated: Stated, uncharged: float, now_s: float, *, ahead: Sequence[tuple[float, float]] = ()
+    ) -> None:
+        """Believe the provider: what it says remains, less what it has not charged yet.
+
+        `ahead` is what is booked for later, by start: the comparison is made at the last of these.
+        """
+        if stated.remaining is None:
+            return
+        if stated.remaining > self.depth:
+            self.reshape(self.per_s, stated.remaining, now_s)
+            self.depth_known = True
+        at_s, theirs = now_s, stated.remaining + stated.rounding - uncharged
+        for start_s, amount in ahead:
+            theirs = min(self.depth, theirs + (start_s - at_s) * self.rate()) - amount
+            at_s = start_s
+        ours = self.level(at_s)
+        since_s = now_s - self.seen_at_s if self.seen_at_s is not None else None
+        if since_s is not None and since_s > 0:
+            self._learn_drift(ours - theirs, since_s, now_s)
+        self.seen_at_s = now_s
+        if theirs < ours:
+            self.set_level(theirs, at_s)
+            return
+        at_least = theirs - 2 * stated.rounding - self.in_transit(now_s)
+        if at_least > ours:
+            self.set_level(min(at_least, ours + self.per_s), at_s)
+
+    def _learn_drift(self, gap: float, since_s: float, now_s: float) -> None:
+        weight = 1 - math.exp(-since_s / DRIFT_S)
+        sample = self.others_per_s + gap / max(since_s, 0.05)
+        learnt = self.others_per_s + weight * (sample - self.others_per_s)
+        taken = max(0.0, self.full_at_s - now_s) * self.rate()
+        self.others_per_s = min(max(0.0, learnt), self.per_s * (1 - LEAST_SHARE))
+        self.full_at_s = now_s + taken / self.rate() if taken else self.full_at_s
+
+
+@dataclass(slots=True)
+class Holder:
+    """What one process has in flight in a scope."""
+
+    in_flight: int = 0
+    uncharged: dict[str, float] = field(default_factory=dict)
+    """Booked and not yet settled, by dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A start instant, or the reason why there is none yet."""
+
+    start_s: float
+    cost: Cost
+    version: int
+    binding: str
+    """The dimension that set the start; `pause`, `concurrency`, or empty where nothing did."""
+    granted: bool = True
+    per_s: float = 0.0
+    """The binding dimension's rate."""
+
+
+@dataclass(slots=True)
+class ScopeState:
+    """Everything that is shared about one scope."""
+
+    buckets: dict[Dimension, Bucket] = field(default_factory=dict)
+    stated: dict[Dimension, tuple[float, float]] = field(default_factory=dict)
+    """Rate per second that headers gave, and when."""
+    holders: dict[str, Holder] = field(default_factory=dict)
+    pause_until_s: float = 0.0
+    pause_reason: str = ""
+    penalised_at_s: dict[str, float] = field(default_factory=dict)
+    concurrency: int | None = None
+    ramp: tuple[float, float] | None = None
+    """Share of the rates that is used since a ramp refusal, and since when."""
+    ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
+    """Bookings that have not started yet: instant, version, cost. About one for each process."""
+    version: int = 0
+    """Raised when what is already booked must be booked again."""
+    sources: dict[str, str] = field(default_factory=dict)
+    begun: bool = False
+    """Whether anything was ever booked."""
+    unlimited: bool = False
+    """An answer came, and it stated no limit."""
+
+    # -- limits
+
+    def hold(self, configured: Limits, now_s: float) -> None:
+        """Bring rates and depths in line: of what is configured and what is stated, the lower holds."""
+        scale = self.ramp_share(now_s)
+        for dimension in {*configured.by_dimension, *self.stated}:
+            wanted = configured.by_dimension.get(dimension)
+            per_s, source = _lower(wanted, self.stated.get(dimension), now_s)
+            per_s *= scale
+            bucket = self.buckets.get(dimension)
+            if wanted is not None and wanted.burst is not None:
+                depth = max(wanted.burst, 1.0)
+            elif bucket is not None and bucket.depth_known:
+                depth = bucket.depth
+            else:
+                depth = max(per_s * ASSUMED_BURST_S, 1.0)
+            if bucket is None:
+                bucket = self.buckets[dimension] = Bucket(per_s, depth, source=source)
+                bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
+            elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
+                bucket.reshape(per_s, depth, now_s)
+                bucket.source = source
+        self.concurrency = configured.concurrency
+
+    def ramp_share(self, now_s: float) -> float:
+        if self.ramp is None:
+            return 1.0
+        share, since_s = self.ramp
+        grown: float = share * 1.5 ** ((now_s - since_s) / 10.0)
+        if grown >= 1.0:
+            self.ramp = None
+            return 1.0
+        return grown
+
+    # -- booking
+
+    def book(self, cost: Cost, holder: str, now_s: float, *, not_after_s: float) -> Booking:
+        """Book the earliest start; one later than `not_after_s` is told and not booked."""
+        if self.concurrency is not None and self._in_flight() >= self.concurrency:
+            return Booking(math.inf, cost, self.version, "concurrency", granted=False)
+        start_s, binding = now_s, ""
+        if self.pause_until_s > start_s:
+            start_s, binding = self.pause_until_s, "pause"
+        for dimension, amount in cost.items():
+            bucket = self.buckets.get(dimension) if self.begun else None  # the very first call just goes
+            if bucket is not None and (earliest_s := bucket.earliest_s(amount)) > start_s:
+                start_s, binding = earliest_s, dimension
+        if start_s > not_after_s:
+            return Booking(start_s, cost, self.version, binding, granted=False)
+        self.begun = True
+        held = self.holders.setdefault(holder, Holder())
+        held.in_flight += 1
+        for dimension, amount in cost.items():
+            if (bucket := self.buckets.get(dimension)) is not None:
+                bucket.take(amount, start_s)
+                held.uncharged[dimension] = held.uncharged.get(dimension, 0.0) + amount
+        if start_s > now_s + AS_GOOD_AS_SENT_S:
+            self.ahead.append((start_s, self.version, dict(cost)))
+        bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
+        return Booking(start_s, cost, self.version, binding, per_s=bound.per_s if bound else 0.0)
+
+    def settle(self, booked: Cost, actual: Cost, holder: str, *, version: int, started_at_s: float) -> None:
+        """Replace what was booked by what it took; also how a booking is given back."""
+        if self.ahead and (started_at_s, version, booked) in self.ahead:
+            self.ahead.remove((started_at_s, version, booked))
+        held = self.holders.get(holder)
+        if held is not None:
+            held.in_flight = max(0, held.in_flight - 1)
+        for dimension, amount in booked.items():
+            if (bucket := self.buckets.get(dimension)) is not None:
+                too_much = amount - actual.get(dimension, 0.0)
+                if too_much < 0 or version >= bucket.since_version:
+                    bucket.give_back(too_much)
+            if held is not None:
+                held.uncharged[dimension] = max(0.0, held.uncharged.get(dimension, 0.0) - amount)
+
+    def forget_holder(self, holder: str) -> None:
+        """Its process is dead: its calls hold no slot; what it booked stays spent, for it may have been."""
+        self.holders.pop(holder, None)
+
+    def _ahead(self, dimension: Dimension, now_s: float) -> list[tuple[float, float]]:
+        """What a bucket holds back for bookings that start later, by start."""
+        self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
+        since = self.buckets[dimension].since_version
+        return sorted(
+            (start_s, cost.get(dimension, 0.0)) for start_s, version, cost in self.ahead if version >= since
+        )
+
+    def _in_flight(self) -> int:
+        return sum(held.in_flight for held in self.holders.values())
+
+    # -- feedback
+
+    def observe(self, stated: Mapping[Dimension, Stated], now_s: float) -> None:
+        """Take in what an answer's headers say."""
+        if not stated and not self.stated:
+            self.unlimited = True
+            return
+        self.unlimited = False
+        for dimension, one in stated.items():
+            if one.per_minute is not None and one.per_minute > 0:
+                self.stated[dimension] = (one.per_minute / 60.0, now_s)
+            bucket = self.buckets.get(dimension)
+            if bucket is None:
+                if one.per_minute is not None and one.per_minute > 0:
+                    self.buckets[dimension] = _first_seen(one, one.per_minute / 60.0, now_s)
+                continue
+            ahead, uncharged = self._ahead(dimension, now_s), 0.0
+            if dimension == "output_tokens":
+                uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
+                uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
+            bucket.compare(one, uncharged, now_s, ahead=ahead)
+
+    def penalise(self, dimension: str | None, retry_after_s: float, sent_at_s: float, now_s: float) -> None:
+        """A refusal: nothing of that dimension before `retry_after_s`; once for all calls of one episode."""
+        episode = dimension or "pause"
+        if sent_at_s <= self.penalised_at_s.get(episode, -math.inf):
+            return
+        self.penalised_at_s[episode] = now_s
+        self.version += 1
+        if dimension == "ramp":
+            self.ramp = (0.5 * self.ramp_share(now_s), now_s + retry_after_s)
+        bucket = self.buckets.get(dimension) if dimension else None  # type: ignore[call-overload]
+        if bucket is not None:
+            # the first unit is there exactly then, and the others follow at the rate: no herd
+            bucket.closed_until_s = now_s + retry_after_s
+            bucket.full_at_s = bucket.closed_until_s + max(0.0, bucket.usable() - 1) / bucket.rate()
+            bucket.since_version = self.version
+            return
+        self.pause_until_s = max(self.pause_until_s, now_s + retry_after_s)
+        self.pause_reason = dimension or "refused"
+        for name, each in self.buckets.items():
+            each.give_back(sum(amount for _, amount in self._ahead(name, now_s)))  # they book again
+            each.since_version = self.version
+            each.full_at_s = max(
+                each.full_at_s, self.pause_until_s + max(0.0, each.usable() - 1) / each.rate()
+            )
+
+    # -- as plain values
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "buckets": {
+                name: [
+                    b.per_s,
+                    b.depth,
+                    b.full_at_s,
+                    b.others_per_s,
+                    b.seen_at_s,
+                    b.depth_known,
+                    b.source,
+                    b.closed_until_s,
+                    b.since_version,
+                    b.slot_s,
+                    b.sent,
+                    b.sent_before,
+                ]
+                for name, b in self.buckets.items()
+            },
+            "stated": self.stated,
+            "holders": {
+                name: [held.in_flight, held.uncharged]
+                for name, held in self.holders.items()
+                if held.in_flight or any(held.uncharged.values())
+            },
+            "pause": [self.pause_until_s, self.pause_reason],
+            "penalised": self.penalised_at_s,
+            "concurrency": self.concurrency,
+            "ramp": self.ramp,
+            "version": self.version,
+            "ahead": self.ahead,
+            "unlimited": self.unlimited,
+            "begun": self.begun,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ScopeState:
+        return cls(
+            buckets={name: Bucket(*values) for name, values in plain["buckets"].items()},
+            stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
+            holders={name: Holder(values[0], values[1]) for name, values in plain["holders"].items()},
+            pause_until_s=plain["pause"][0],
+            pause_reason=plain["pause"][1],
+            penalised_at_s=plain["penalised"],
+            concurrency=plain["concurrency"],
+            ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
+            version=plain["version"],
+            ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],
+            unlimited=plain["unlimited"],
+            begun=plain["begun"],
+        )
+
+    def after_reboot(self) -> ScopeState:
+        """Clocks begin anew with the machine: limits are kept, levels are not."""
+        return ScopeState(stated={name: (per_s, 0.0) for name, (per_s, _) in self.stated.items()})
+
+
+def _first_seen(stated: Stated, per_s: float, now_s: float) -> Bucket:
+    """A bucket that nobody configured, as the first answer shows it."""
+    assumed = max(per_s * ASSUMED_BURST_S, 1.0)
+    remaining = stated.remaining if stated.remaining is not None else assumed
+    depth = max(assumed, remaining)
+    bucket = Bucket(per_s, depth, now_s, depth_known=remaining > assumed, source="response headers")
+    bucket.set_level(min(remaining, depth * TRUSTED_AT_FIRST), now_s)
+    return bucket
+
+
+def _lower(configured: Any, stated: tuple[float, float] | None, now_s: float) -> tuple[float, str]:
+    if configured is None:
+        assert stated is not None
+        return stated[0], "response headers"
+    per_s = configured.per_minute / 60.0
+    if stated is None or stated[0] >= per_s or now_s - stated[1] > LONGEST_TRUST_S:
+        return per_s, configured.source
+    return stated[0], "response headers"

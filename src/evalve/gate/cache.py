@@ -1,0 +1,188 @@
+"""The cache as the gate uses it: what its mode allows, and who makes a call that is not in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Literal
+
+from evalve.errors import EvalveError
+from evalve.gate.cache_entries import Entry, lasting_headers
+from evalve.gate.cache_store import CacheStore
+from evalve.gate.cassettes import Cassettes
+from evalve.gate.flights import Flights
+from evalve.gate.messages import Call, Reply, Usage
+
+_LOG = logging.getLogger(__name__)
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+CacheMode = Literal["on", "off", "read", "refresh"]
+"""on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
+
+
+class CacheMiss(EvalveError):
+    """With `--cache read`: an answer is not in the cache, and nobody may be asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """What a cache did for this process."""
+
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    stored_bytes: int = 0
+
+
+class ResponseCache:
+    """Any thread and loop may use it. Without a store nothing is kept beyond the process."""
+
+    def __init__(
+        self,
+        mode: CacheMode,
+        *,
+        store: CacheStore | None = None,
+        flights: Flights | None = None,
+        cassettes: Cassettes | None = None,
+    ) -> None:
+        self.mode: CacheMode = mode
+        self._store = store
+        self._flights = flights or Flights()
+        self._cassettes = cassettes
+        self._counting = threading.Lock()
+        self._counts = CacheCounts()
+        self._hits = 0  # beside the rest: a hit must cost next to nothing
+        self._refreshed: set[bytes] = set()
+
+    @property
+    def counts(self) -> CacheCounts:
+        with self._counting:
+            return replace(self._counts, hits=self._hits)
+
+    def turn(self, key: str) -> CacheTurn:
+        """`async with cache.turn(key) as reply:` gives the kept answer, or `None`: then the call is ours.
+
+        Others who ask the same wait until the block is left. What is kept in it answers them; if nothing
+        is, the next of them makes the call.
+        """
+        return CacheTurn(self, key)
+
+    def lookup(self, key: str) -> Reply | None:
+        """The kept answer, if the mode allows to read it. Nothing is counted, and nobody waits."""
+        if self.mode == "off" or (self.mode == "refresh" and _short(key) not in self._refreshed):
+            return None
+        entry = self._entry(key)
+        return entry.as_reply() if entry is not None else None
+
+    async def keep(
+        self, key: str, reply: Reply, call: Call, usage: Usage | None = None, experiment: str = ""
+    ) -> None:
+        """Return when a completely received 2xx is committed; other answers are not kept."""
+        if self.mode in ("off", "read") or reply.cached or not 200 <= reply.status < 300:
+            return
+        headers = lasting_headers(reply.headers)
+        entry = Entry(reply.status, headers, reply.body, call.provider, call.model, experiment, usage)
+        stored = self._store is not None and await self._store.put(key, entry)
+        if self._cassettes is not None:
+            await asyncio.to_thread(self._record, key, entry)
+        with self._counting:
+            counts = self._counts
+            self._counts = replace(
+                counts,
+                stored=counts.stored + stored,
+                stored_bytes=counts.stored_bytes + stored * len(reply.body),
+            )
+            if self.mode == "refresh":
+                self._refreshed.add(_short(key))
+        self._flights.land(key, entry.as_reply())
+
+    def replayed(self, reply: Reply) -> AsyncIterator[bytes]:
+        """A kept stream's body in chunks, one for each of its events."""
+        return replayed(reply.body)
+
+    async def _board(self, key: str) -> Reply | None:
+        reply = self.lookup(key)
+        if reply is None and self.mode == "read":
+            self._count(hit=False)
+            raise CacheMiss(
+                f"no answer is kept for this request (key {key[:12]}…), and with --cache read no provider is"
+                " asked; run once with --cache on, or record a cassette"
+            )
+        if reply is None:
+            reply = await self._flights.board(key, lambda: self.lookup(key))
+        self._count(hit=reply is not None)
+        return reply
+
+    def _leave(self, key: str) -> None:
+        self._flights.leave(key)
+
+    def _count(self, *, hit: bool) -> None:
+        with self._counting:
+            if hit:
+                self._hits += 1
+            else:
+                self._counts = replace(self._counts, misses=self._counts.misses + 1)
+
+    def _entry(self, key: str) -> Entry | None:
+        only_look = self.mode == "read"
+        entry = self._store.get(key, only_look=only_look) if self._store is not None else None
+        if self._cassettes is None:
+            return entry
+        if entry is None:
+            return self._cassettes.get(key)
+        if not only_look and not self._cassettes.has(key):
+            self._record(key, entry)  # or a directory recorded with a warm cache would lack it
+        return entry
+
+    def _record(self, key: str, entry: Entry) -> None:
+        if self._cassettes is not None:
+            try:
+                self._cassettes.record(key, entry)
+            except OSError as error:
+                _LOG.warning("a cassette was not written: %s", error)
+
+
+class CacheTurn:
+    """One request's turn at the cache."""
+
+    def __init__(self, cache: ResponseCache, key: str) -> None:
+        self._cache = cache
+        self._key = key
+        self._is_ours = False
+
+    async def __aenter__(self) -> Reply | None:
+        if self._cache.mode == "off":
+            return None
+        reply = await self._cache._board(self._key)
+        self._is_ours = reply is None
+        return reply
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_ours:
+            self._cache._leave(self._key)
+
+
+def events_in(body: bytes) -> list[bytes]:
+    """The events of an SSE body, each with the blank line that ends it; together they are the body."""
+    events, start = [], 0
+    for end in _EVENT_END.finditer(body):
+        events.append(body[start : end.end()])
+        start = end.end()
+    return [*events, body[start:]] if start < len(body) else events
+
+
+async def replayed(body: bytes) -> AsyncIterator[bytes]:
+    for event in events_in(body):
+        yield event
+
+
+def _short(key: str) -> bytes:
+    """Enough of a key to tell a million apart, in little memory."""
+    return bytes.fromhex(key[:32])

@@ -1,0 +1,1 @@
+"""What each provider's HTTP means."""

@@ -1,0 +1,137 @@
+"""What every dialect reads from an answer: whole JSON, the ends of a stream, an error safe to show."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from evalve.gate.dialects.headers import retry_after_s
+from evalve.gate.messages import Dimension, Problem, ProblemKind, Reply, Stated
+
+Refusal = Dimension | Literal["concurrency", "ramp"]
+"""Which limit refused."""
+
+DONE = "[DONE]"
+"""The last event of an OpenAI stream: the only one that is not JSON."""
+
+_LONGEST_MESSAGE = 500
+_SECRETS = re.compile(
+    r"\b(?:sk|pk|rk)-[\w*.\-]{4,}"  # Anthropic, OpenAI and most who copy them
+    r"|\bAIza[\w\-]{10,}"
+    r"|(?i:\bbearer\s+)[^\s\"',;]+"
+    r"|(?i:x-api-key\W{1,4})[^\s\"',;]+"
+)
+
+
+class ParsedOnce:
+    """Parses JSON, and remembers the last body: whether it is whole and what it used are asked in a row."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, Any] | None = None
+
+    def __call__(self, body: bytes) -> Any:
+        """The parsed body; `None` where it is broken."""
+        last = self._last  # one tuple, so that another thread cannot change half of it
+        if last is not None and last[0] is body:
+            return last[1]
+        try:
+            parsed = json.loads(body)
+        except (ValueError, RecursionError):
+            parsed = None
+        self._last = (body, parsed)
+        return parsed
+
+
+def is_stream(body: bytes) -> bool:
+    """Server-sent events rather than JSON: read from the bytes, since an error may answer either request."""
+    start = body[:64].lstrip()
+    return start.startswith((b"event:", b"data:", b"id:", b"retry:", b":"))
+
+
+def first_event(body: bytes) -> Any:
+    """The first event with data; `None` where there is none or it is broken."""
+    start = 0 if body.startswith(b"data:") else body.find(b"\ndata:") + 1
+    if start == 0 and not body.startswith(b"data:"):
+        return None
+    end = body.find(b"\n", start)
+    return _event(body[start + 5 : end if end >= 0 else len(body)])
+
+
+def events_from_the_end(body: bytes) -> Iterator[Any]:
+    """Data of the events, the last first, so that the length of a stream costs nothing.
+
+    A newline inside JSON is escaped, so a line that starts with `data:` is a whole event.
+    """
+    end = len(body)
+    while end > 0:
+        start = body.rfind(b"\n", 0, end) + 1
+        if body.startswith(b"data:", start):
+            yield _event(body[start + 5 : end])
+        end = start - 1
+
+
+def _event(data: bytes) -> Any:
+    data = data.strip()
+    if data == b"[DONE]":
+        return DONE
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def kind_by_status(status: int) -> ProblemKind:
+    """What a status means where the body says nothing better."""
+    if status == 429:
+        return "rate_limit"
+    if status in (503, 529):
+        return "overload"
+    if status in (408, 409, 425) or status >= 500:
+        return "server"
+    return "spent" if status == 402 else "permanent"
+
+
+def broken(reply: Reply, what: str) -> Problem:
+    """For a 2xx that did not arrive whole; it is retried as a failed connection is."""
+    return Problem("connection", f"the answer broke off: {what}", status=reply.status)
+
+
+def problem_of(
+    kind: ProblemKind,
+    reply: Reply,
+    said: str,
+    dimension: Refusal | None = None,
+    hinted_wait_s: float | None = None,
+) -> Problem:
+    """A problem with what the headers add. A server that was told not to be asked again is not."""
+    if kind in ("server", "overload") and reply.headers.get("x-should-retry") == "false":
+        kind = "permanent"
+    wait_s = retry_after_s(reply.headers) if kind not in ("permanent", "spent") else None
+    if wait_s is None and kind == "rate_limit":
+        wait_s = hinted_wait_s
+    return Problem(
+        kind,
+        said,
+        status=reply.status,
+        retry_after_s=wait_s,
+        dimension=dimension if kind == "rate_limit" else None,
+    )
+
+
+def safe_text(text: str) -> str:
+    """One line, not too long, and without anything that looks like a key."""
+    line = _SECRETS.sub("[redacted]", " ".join(text.split()))
+    return line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + "…"
+
+
+def body_text(body: bytes) -> str:
+    """The beginning of a body that is not the provider's JSON, such as a proxy's page."""
+    return body[:2000].decode("utf-8", "replace")
+
+
+def exhausted(stated: Mapping[Dimension, Stated]) -> Dimension | None:
+    """The one dimension of which nothing remains; `None` where that does not single one out."""
+    empty = [name for name, value in stated.items() if value.remaining is not None and value.remaining <= 0]
+    return empty[0] if len(empty) == 1 else None

@@ -1,0 +1,77 @@
+"""Numbers, durations and instants in response headers; whatever makes no sense reads as `None`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+
+_GO_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_GO_DURATION = re.compile(rf"(?:{_GO_PART.pattern})+")
+
+
+def count(headers: Mapping[str, str], name: str) -> float | None:
+    """A finite number, 0 or more: servers that do not know send -1."""
+    text = headers.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+@lru_cache(maxsize=1024)
+def go_duration_s(text: str) -> float | None:
+    """`6m0s`, `1m30.5s`, `12ms`. Without a unit it is no duration: Azure sends 0 and -1 for unknown."""
+    text = text.strip()
+    if not _GO_DURATION.fullmatch(text):
+        return None
+    return sum(float(part[1]) * _GO_UNITS_S[part[2]] for part in _GO_PART.finditer(text))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the provider asks to wait: milliseconds, seconds, or a date by its own clock."""
+    milliseconds = count(headers, "retry-after-ms")
+    if milliseconds is not None:
+        return milliseconds / 1000
+    seconds = count(headers, "retry-after")
+    if seconds is not None:
+        return seconds
+    until_at, now_at = _http_date(headers.get("retry-after")), _http_date(headers.get("date"))
+    return None if until_at is None or now_at is None else max(0.0, until_at - now_at)
+
+
+def seconds_until(headers: Mapping[str, str], name: str) -> float | None:
+    """From the `Date` of the answer to an RFC 3339 instant: both by the provider's clock, so skew cancels."""
+    until_at, now_at = _rfc3339(headers.get(name)), _http_date(headers.get("date"))
+    return None if until_at is None or now_at is None else max(0.0, until_at - now_at)
+
+
+@lru_cache(maxsize=64)  # answers within one second carry the same date, and parsing it takes 10 µs
+def _http_date(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return _utc(parsedate_to_datetime(text)).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _rfc3339(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return _utc(datetime.fromisoformat(text)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _utc(instant: datetime) -> datetime:
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)

@@ -1,0 +1,283 @@
+"""OpenAI's Chat Completions, Responses and Embeddings, also as the many compatible servers speak them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evalve.gate.dialects.answer_parts import (
+    DONE,
+    ParsedOnce,
+    Refusal,
+    body_text,
+    broken,
+    events_from_the_end,
+    exhausted,
+    is_stream,
+    kind_by_status,
+    problem_of,
+    safe_text,
+)
+from evalve.gate.dialects.headers import count, go_duration_s
+from evalve.gate.dialects.request_parts import (
+    address,
+    input_bytes,
+    json_object,
+    key_hash,
+    undated,
+    whole_number,
+)
+from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
+
+HOST = "api.openai.com"
+
+_PATHS = ("/chat/completions", "/responses", "/embeddings", "/completions")
+_COUNTED_AS_INPUT = (
+    "messages",
+    "input",
+    "instructions",
+    "prompt",
+    "tools",
+    "functions",
+    "response_format",
+    "text",
+)
+_MAX_OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
+_SPENT = frozenset(
+    {
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+    }
+)
+_KIND_BY_CODE: dict[str, ProblemKind] = {
+    "rate_limit_exceeded": "rate_limit",
+    "slow_down": "rate_limit",
+    "server_is_overloaded": "overload",
+    "overloaded_error": "overload",
+    "server_error": "server",
+    "internal_error": "server",
+}
+_TOO_LARGE = re.compile(r"Limit:? ([\d,]+).*?Requested:? ([\d,]+)", re.IGNORECASE | re.DOTALL)
+_TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.IGNORECASE)
+_REFUSALS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
+    (re.compile(r"tokens per|\bTP[MD]\b", re.IGNORECASE), "tokens"),
+    (re.compile(r"requests per|\bRP[MD]\b", re.IGNORECASE), "requests"),
+)
+_CONCURRENCY = re.compile(r"concurren|simultaneous", re.IGNORECASE)
+_TAIL = 4
+"""Usage stands in the last chunk or, with some servers, shortly before it."""
+_MINUTES_A_DAY = 1440
+
+
+class OpenAIDialect:
+    """Text endpoints of OpenAI and of any host with the same paths; background responses pass untouched."""
+
+    name = "openai"
+    meaning_headers = frozenset({"openai-beta"})
+
+    def __init__(self) -> None:
+        self._parsed = ParsedOnce()
+
+    def read(self, request: Request) -> Call | None:
+        host, path = address(request.url)
+        if not path.endswith(_PATHS):
+            return None
+        body = json_object(request)
+        if body is None or body.get("background") is True:
+            return None
+        model = body.get("model") or _deployment(path)
+        if not isinstance(model, str) or not model:
+            return None
+        return Call(
+            provider="openai" if host == HOST or host.endswith("." + HOST) else host,
+            host=host,
+            model=model,
+            pool=undated(model),
+            key_hash=key_hash(request.headers),
+            input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
+            max_output_tokens=0 if path.endswith("/embeddings") else _max_output_tokens(body),
+            streams=body.get("stream") is True,
+            dialect=self.name,
+        )
+
+    def booked(self, call: Call, *, input_tokens: float, output_tokens: float) -> Cost:
+        """The whole of `max_tokens` is reserved; documented is the larger of both, and the sum is safe."""
+        reserved = call.max_output_tokens if call.max_output_tokens is not None else output_tokens
+        return _cost(input_tokens, output_tokens, tokens=input_tokens + reserved)
+
+    def charged(self, call: Call, usage: Usage) -> Cost:
+        """Cached input counts like any other."""
+        tokens = usage.total_input_tokens + usage.output_tokens
+        return _cost(usage.total_input_tokens, usage.output_tokens, tokens=tokens)
+
+    def usage(self, call: Call, body: bytes) -> Usage | None:
+        if is_stream(body):
+            return _usage_of_stream(body)
+        return _usage(self._parsed(body))
+
+    def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
+        stated: dict[Dimension, Stated] = {}
+        requests = _stated(headers, "requests")
+        if requests is not None:
+            stated["requests"] = requests
+        tokens = _tighter(_stated(headers, "tokens"), _stated(headers, "project-tokens"))
+        if tokens is not None:
+            stated["tokens"] = tokens
+        return stated
+
+    def problem(self, reply: Reply) -> Problem | None:
+        if not 200 <= reply.status < 300:
+            return self._problem_of_error(
+                reply, _error_in(self._parsed(reply.body)), kind_by_status(reply.status)
+            )
+        if is_stream(reply.body):
+            return self._problem_of_stream(reply)
+        parsed = self._parsed(reply.body)
+        if parsed is None:
+            return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+        error = _error_in(parsed)
+        return self._problem_of_error(reply, error, "server") if error else None
+
+    def _problem_of_stream(self, reply: Reply) -> Problem | None:
+        events = events_from_the_end(reply.body)
+        last = next(events, None)
+        ended = last == DONE or (isinstance(last, dict) and _is_last_of_response(last))
+        error = _error_in(next(events, None) if last == DONE else last)
+        if error:
+            return self._problem_of_error(reply, error, "server")
+        return None if ended else broken(reply, "its stream has no end")
+
+    def _problem_of_error(self, reply: Reply, error: Mapping[str, Any], kind: ProblemKind) -> Problem:
+        type_, code = str(error.get("type") or ""), str(error.get("code") or "")
+        text = str(error.get("message") or body_text(reply.body))
+        if code.isdecimal() and 200 <= reply.status < 300:
+            kind = kind_by_status(int(code))  # proxies put the status of who they asked into a 200
+        kind = _KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_) or kind
+        if code in _SPENT or type_ in _SPENT:
+            kind = "spent"
+        elif kind == "rate_limit" and _can_never_fit(text):
+            kind = "permanent"
+        said = safe_text(f"openai answered {reply.status} {code or type_}".rstrip() + f": {text}")
+        if kind != "rate_limit":
+            return problem_of(kind, reply, said)
+        hinted = _TRY_AGAIN.search(text)
+        return problem_of(
+            kind,
+            reply,
+            said,
+            self._refusal(reply, type_, code, text),
+            go_duration_s(hinted[1].lower()) if hinted else None,
+        )
+
+    def _refusal(self, reply: Reply, type_: str, code: str, text: str) -> Refusal | None:
+        if "slow_down" in (type_, code):
+            return "ramp"
+        if _CONCURRENCY.search(text):
+            return "concurrency"
+        if type_ == "requests" or type_ == "tokens":
+            return "requests" if type_ == "requests" else "tokens"
+        for pattern, refusal in _REFUSALS:
+            if pattern.search(text):
+                return refusal
+        return exhausted(self.stated(reply.headers))
+
+
+def _cost(input_tokens: float, output_tokens: float, *, tokens: float) -> Cost:
+    """Input and output apart, too: a compatible server may limit them so."""
+    return {"requests": 1.0, "tokens": tokens, "input_tokens": input_tokens, "output_tokens": output_tokens}
+
+
+def _deployment(path: str) -> str | None:
+    """Azure names the model in the path."""
+    found = _DEPLOYMENT.search(path)
+    return found[1] if found else None
+
+
+def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
+    limits = [limit for name in _MAX_OUTPUT if (limit := whole_number(body.get(name))) is not None]
+    return min(limits) * (whole_number(body.get("n")) or 1) if limits else None
+
+
+def _usage(parsed: Any) -> Usage | None:
+    """Both spellings: prompt and completion tokens, or input and output tokens."""
+    said = parsed.get("usage") if isinstance(parsed, dict) else None
+    if not isinstance(said, dict):
+        return None
+    total = whole_number(said.get("prompt_tokens", said.get("input_tokens")))
+    details = said.get("prompt_tokens_details") or said.get("input_tokens_details")
+    cached = whole_number(details.get("cached_tokens")) if isinstance(details, dict) else None
+    if total is None:
+        return None
+    cached = min(cached or 0, total)
+    output = whole_number(said.get("completion_tokens", said.get("output_tokens")))
+    return Usage(input_tokens=total - cached, output_tokens=output or 0, cache_read_tokens=cached)
+
+
+def _usage_of_stream(body: bytes) -> Usage | None:
+    events = events_from_the_end(body)
+    last = next(events, None)
+    if isinstance(last, dict) and _is_last_of_response(last):
+        return _usage(last.get("response"))
+    if last != DONE:
+        return None
+    for event, _ in zip(events, range(_TAIL), strict=False):
+        usage = _usage(event)
+        if usage is not None:
+            return usage
+    return None
+
+
+def _is_last_of_response(event: Mapping[str, Any]) -> bool:
+    return event.get("type") in ("response.completed", "response.incomplete", "response.failed")
+
+
+def _error_in(parsed: Any) -> Mapping[str, Any]:
+    """The error of a body or an event, wherever it stands; empty where there is none."""
+    if not isinstance(parsed, dict):
+        return {}
+    if parsed.get("type") == "error" and "error" not in parsed:
+        return parsed
+    inner = parsed.get("response") if parsed.get("type") == "response.failed" else parsed
+    error = inner.get("error") if isinstance(inner, dict) else None
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else {}
+
+
+def _can_never_fit(text: str) -> bool:
+    """A request larger than the limit itself is refused however long one waits."""
+    found = _TOO_LARGE.search(text)
+    if found is None:
+        return False
+    limit, requested = (int(number.replace(",", "") or 0) for number in found.groups())
+    return requested > limit
+
+
+def _stated(headers: Mapping[str, str], name: str) -> Stated | None:
+    limit = count(headers, f"x-ratelimit-limit-{name}") or None
+    remaining = count(headers, f"x-ratelimit-remaining-{name}")
+    full_in_s = go_duration_s(headers.get(f"x-ratelimit-reset-{name}", ""))
+    if (limit is None and remaining is None) or _is_daily(limit, remaining, full_in_s):
+        return None
+    return Stated(limit, remaining, 0.0, full_in_s)
+
+
+def _is_daily(limit: float | None, remaining: float | None, full_in_s: float | None) -> bool:
+    """Some models state their limit per day under the same names; paced by the minute it would be wrong."""
+    if not limit or not remaining or not full_in_s:
+        return False
+    refilled_a_day = (limit - remaining) / full_in_s * 60 * _MINUTES_A_DAY
+    return full_in_s > 120 or 0.9 < refilled_a_day / limit < 1.1
+
+
+def _tighter(one: Stated | None, other: Stated | None) -> Stated | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda said: (said.remaining or 0.0, said.per_minute or 0.0))

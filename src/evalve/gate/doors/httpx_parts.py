@@ -1,0 +1,132 @@
+"""What `httpx2` and `httpx` have in common, seen from the gate: requests, responses and streams.
+
+The two libraries have the same classes under different names, so a library is handed in as its module.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from evalve.errors import OptionError
+from evalve.gate.messages import Reply, Request, SendError
+from evalve.gate.sender import FRAMING, Timeouts
+
+LibraryName = Literal["httpx2", "httpx"]
+Library = Any
+"""The module `httpx2` or `httpx`; no type says "either of them"."""
+
+
+def library_named(name: LibraryName | None) -> Library:
+    """The library, or the newer of those installed."""
+    for candidate in (name,) if name else ("httpx2", "httpx"):
+        if importlib.util.find_spec(candidate):
+            return importlib.import_module(candidate)
+    raise OptionError(f"{name or 'httpx2'} is not installed; install it, or the SDK that brings it")
+
+
+# -- requests and responses
+
+
+def as_gate_request(library: Library, request: Any) -> Request | None:
+    """A JSON POST whose body is there already; `None` for uploads and all else, which are left unread."""
+    if request.method != "POST" or "json" not in request.headers.get("content-type", ""):
+        return None
+    try:
+        body = request.content
+    except library.RequestNotRead:
+        return None
+    return Request("POST", str(request.url), dict(request.headers.items()), body)
+
+
+def timeouts_of(request: Any) -> Timeouts:
+    """What the caller allowed. The pause between two reads is what httpx calls a read timeout."""
+    given = request.extensions.get("timeout", {})
+    return Timeouts(answer_s=given.get("read"), connect_s=given.get("connect"))
+
+
+def final_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
+    """An answer's headers; a final error tells the SDK that trying again has been seen to."""
+    kept = {name: value for name, value in headers.items() if name not in FRAMING}
+    if status >= 400:
+        kept["x-should-retry"] = "false"
+    return kept
+
+
+def whole_response(library: Library, reply: Reply) -> Any:
+    return library.Response(
+        reply.status, headers=final_headers(reply.status, reply.headers), content=reply.body
+    )
+
+
+def unanswered_response(library: Library, error: SendError) -> Any:
+    """A 503 in place of an exception, which an SDK would take as a reason to try again.
+
+    The body has what Anthropic's and OpenAI's errors have.
+    """
+    message = f"evalve got no answer and has given up: {error}"
+    told = {"type": "api_error", "message": message, "param": None, "code": None}
+    body = json.dumps({"type": "error", "error": told}).encode()
+    return whole_response(library, Reply(503, {"content-type": "application/json"}, body))
+
+
+# -- streams
+
+
+class _AsyncChunks:
+    def __init__(
+        self, library: Library, chunks: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._library = library
+        self._chunks = chunks
+        self._close = close
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _errors_as_theirs(self._library):
+            async for chunk in self._chunks:
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._close()
+
+
+class _Chunks:
+    def __init__(self, library: Library, chunks: Iterable[bytes], close: Callable[[], None]) -> None:
+        self._library = library
+        self._chunks = chunks
+        self._close = close
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _errors_as_theirs(self._library):
+            yield from self._chunks
+
+    def close(self) -> None:
+        self._close()
+
+
+@functools.cache
+def _stream_type(library: Library, ours: type, theirs: str) -> Any:
+    """Ours, as a subclass of theirs, which the clients insist on."""
+    return type(ours.__name__, (ours, getattr(library, theirs)), {})
+
+
+def async_stream(library: Library, chunks: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]) -> Any:
+    return _stream_type(library, _AsyncChunks, "AsyncByteStream")(library, chunks, close)
+
+
+def sync_stream(library: Library, chunks: Iterable[bytes], close: Callable[[], None]) -> Any:
+    return _stream_type(library, _Chunks, "SyncByteStream")(library, chunks, close)
+
+
+@contextmanager
+def _errors_as_theirs(library: Library) -> Iterator[None]:
+    """In the middle of a body there is no response left to tell it with; SDKs do not retry these."""
+    try:
+        yield
+    except SendError as error:
+        raise (library.ReadTimeout if error.timed_out else library.ReadError)(str(error)) from error

@@ -1,0 +1,134 @@
+"""What a model's name means: which provider, spoken to how, where, and with whose key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import urlsplit
+
+from evalve.errors import OptionError
+from evalve.options import suggestion
+
+LOCAL_URL = "http://local/v1"
+"""Stands for the embedded server, whose port is another every time: answers are cached under this."""
+LOCAL_MODEL = "smollm2-135m-instruct-q4_1"
+
+_HOW = "write 'anthropic/MODEL', 'openai/MODEL', 'openai-compatible/MODEL@http://HOST:PORT/v1', or 'local'"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider's wire format, usual address, and the variables that people set for it."""
+
+    name: str
+    wire: Literal["anthropic", "openai"]
+    base_url: str | None
+    url_variable: str | None
+    key_variable: str | None
+    needs_key: bool
+
+
+PROVIDERS = {
+    each.name: each
+    for each in (
+        Provider(
+            "anthropic",
+            "anthropic",
+            "https://api.anthropic.com",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_API_KEY",
+            needs_key=True,
+        ),
+        Provider(
+            "openai",
+            "openai",
+            "https://api.openai.com/v1",
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            needs_key=True,
+        ),
+        # a variable of its own: OpenAI's key must not go to whatever server is named
+        Provider("openai-compatible", "openai", None, None, "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
+        Provider("local", "openai", LOCAL_URL, None, None, needs_key=False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where calls to a model go."""
+
+    name: str
+    """As the person wrote it."""
+    provider: Provider
+    model: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def lacks_key(self) -> bool:
+        return self.provider.needs_key and not self.api_key
+
+    @property
+    def is_usual_address(self) -> bool:
+        return self.base_url == self.provider.base_url
+
+
+def target_of(
+    name: str,
+    *,
+    environ: Mapping[str, str],
+    api_key: str | None = None,
+    base_url: str | None = None,
+) -> Target:
+    """What a name stands for; arguments win over the environment."""
+    word, slash, model = name.strip().partition("/")
+    provider = PROVIDERS.get(word)
+    if provider is None or (not model and word != "local"):
+        raise OptionError(f"{name!r} does not name a model{_hint(name, word)}; {_HOW}")
+    if word == "local":
+        if slash or api_key or base_url:
+            raise OptionError(f"{name!r}: the embedded model is just 'local', without address or key")
+        return Target(name, provider, LOCAL_MODEL, LOCAL_URL)
+    named_url: str | None = None
+    if word == "openai-compatible":
+        model, named_url = _model_and_url(model)
+    url = base_url or named_url or _set(environ, provider.url_variable) or provider.base_url
+    if url is None or not model:
+        raise OptionError(f"{name!r} does not say which model at which address; {_HOW}, or give base_url=")
+    return Target(name, provider, model, _checked(url, name), api_key or _set(environ, provider.key_variable))
+
+
+def _model_and_url(text: str) -> tuple[str, str | None]:
+    """`NAME@http://…`; a name may have an `@` of its own."""
+    for scheme in ("@http://", "@https://"):
+        model, found, rest = text.rpartition(scheme)
+        if found:
+            return model, scheme[1:] + rest
+    return text, None
+
+
+def _set(environ: Mapping[str, str], variable: str | None) -> str | None:
+    """An empty variable counts as not set, as the providers' own clients have it."""
+    return (environ.get(variable) or "").strip() or None if variable else None
+
+
+def _checked(url: str, name: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionError(f"{name!r}: {url!r} is not an address; it must begin with http:// or https://")
+    if parts.username or parts.password or parts.query:
+        raise OptionError(
+            f"{name!r}: an address has no user, password or query in it, and that of {parts.hostname} has; "
+            "give the key as api_key="
+        )
+    return url.rstrip("/")
+
+
+def _hint(name: str, word: str) -> str:
+    if word.startswith("claude"):
+        return f"; did you mean 'anthropic/{name}'?"
+    if word.startswith(("gpt", "chatgpt", "o1", "o3", "o4")):
+        return f"; did you mean 'openai/{name}'?"
+    return suggestion(word, PROVIDERS)

@@ -1,0 +1,327 @@
+"""Every call to a provider, layer by layer: cache → single flight → retries → limits → sender.
+
+`Gate.exchange` gives whole answers, `Gate.stream` those whose body is passed on while it arrives. Both
+run on the caller's loop; what they share is the process's, and any thread and loop may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
+from evalve.gate.cache import ResponseCache
+from evalve.gate.cache_key import content_key, numbered_key
+from evalve.gate.estimates import Estimates
+from evalve.gate.limiter import Limiter, Permit
+from evalve.gate.messages import (
+    Call,
+    Cost,
+    Dialect,
+    Problem,
+    Reply,
+    Request,
+    Sender,
+    SendError,
+    StreamedReply,
+    Usage,
+)
+from evalve.gate.metering import Meter
+from evalve.gate.retry import Retries, Story
+from evalve.gate.state import Refusal
+
+UNSTATED_RETRY_AFTER_S = 1.0
+"""A refusal that does not say when to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """One request on its way through the layers."""
+
+    request: Request
+    call: Call
+    dialect: Dialect
+    sender: Sender
+    sample: SampleContext | None
+
+    @property
+    def group(self) -> str:
+        """Whose turn it is when evaluations compete."""
+        return self.sample.evaluation if self.sample is not None else ""
+
+
+class Gate:
+    """The one place that every call passes."""
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[Request], tuple[Dialect, Call] | None],
+        cache: ResponseCache,
+        retries: Retries,
+        limiter: Limiter,
+        estimates: Estimates,
+        meter: Meter,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self._read = read
+        self._cache = cache
+        self._retries = retries
+        self._limiter = limiter
+        self._estimates = estimates
+        self._meter = meter
+        self._clock = clock
+        self.budget_usd: float | None = None
+        """What may be spent by this process; `None` for no bound."""
+
+    # -- whole answers
+
+    async def exchange(self, request: Request, sender: Sender) -> Reply:
+        """The final answer, whatever its status; `SendError` where there is finally none."""
+        understood = self._read(request)
+        if understood is None:
+            return await sender.send(request)  # not a call to a model: none of our business
+        dialect, call = understood
+        errand = _Errand(request, call, dialect, sender, SAMPLE.get())
+        key = self._key(errand)
+        if key is None:
+            return (await self._with_retries(errand)).final()
+        return await self._from_cache(errand, key)
+
+    async def _from_cache(self, errand: _Errand, key: str) -> Reply:
+        async with self._cache.turn(key) as kept:
+            if kept is not None:
+                self._meter.hit(errand.sample)
+                return kept
+            tried = await self._with_retries(errand)
+            if tried.problem is None:
+                await self._keep(errand, key, tried)
+            return tried.final()
+
+    async def _with_retries(self, errand: _Errand) -> _Tried:
+        with self._retries.begin(errand.call.host) as story:
+            while True:
+                await story.may_send()
+                tried = await self._once(errand)
+                story.note(tried.problem)
+                if tried.problem is None or not await self._tries_again(errand, story, tried.problem):
+                    return tried
+
+    async def _once(self, errand: _Errand) -> _Tried:
+        """One try under the limits: what came, and what was wrong with it."""
+        permit = await self._admitted(errand)
+        try:
+            reply = await errand.sender.send(errand.request)
+        except SendError as error:
+            return await self._unanswered(errand, permit, error)
+        except BaseException:
+            # cancelled while the provider may be working: what was booked stays spent
+            await self._limiter.settle(permit, permit.cost)
+            raise
+        return await self._answered(errand, permit, reply)
+
+    # -- streams
+
+    @asynccontextmanager
+    async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
+        """Like `exchange`, with the body passed on as it arrives; its end is withheld until it is kept."""
+        understood = self._read(request)
+        if understood is None:
+            async with sender.stream(request) as passed:
+                yield passed
+            return
+        dialect, call = understood
+        errand = _Errand(request, call, dialect, sender, SAMPLE.get())
+        key = self._key(errand)
+        if key is None:
+            async with self._live(errand, None) as reply:
+                yield reply
+            return
+        async with self._cache.turn(key) as kept:
+            if kept is None:
+                async with self._live(errand, key) as reply:
+                    yield reply
+            else:
+                self._meter.hit(errand.sample)
+                yield StreamedReply(kept.status, kept.headers, self._cache.replayed(kept), cached=True)
+
+    @asynccontextmanager
+    async def _live(self, errand: _Errand, key: str | None) -> AsyncIterator[StreamedReply]:
+        """A stream from the provider. Until it begins it is tried again like a whole answer."""
+        async with AsyncExitStack() as stack:
+            story = stack.enter_context(self._retries.begin(errand.call.host))
+            while True:
+                await story.may_send()
+                begun = await self._begun(errand, stack)
+                story.note(begun.problem)
+                if begun.live is not None:
+                    yield StreamedReply(
+                        begun.live.status, begun.live.headers, self._passed_on(errand, begun, key)
+                    )
+                    return
+                problem = begun.problem
+                if problem is None or not await self._tries_again(errand, story, problem):
+                    final = begun.final()
+                    yield StreamedReply(final.status, final.headers, _one_chunk(final.body))
+                    return
+
+    async def _begun(self, errand: _Errand, stack: AsyncExitStack) -> _Tried:
+        """One try to open a stream; one that begins with a 2xx stays open on the stack."""
+        permit = await self._admitted(errand)
+        opening = AsyncExitStack()
+        try:
+            live = await opening.enter_async_context(errand.sender.stream(errand.request))
+            if not 200 <= live.status < 300:
+                body = b"".join([chunk async for chunk in live.chunks])
+                await opening.aclose()
+                return await self._answered(errand, permit, Reply(live.status, live.headers, body))
+        except SendError as error:
+            await opening.aclose()
+            return await self._unanswered(errand, permit, error)
+        except BaseException:
+            await opening.aclose()
+            await self._limiter.settle(permit, permit.cost)
+            raise
+        stack.push_async_exit(opening)
+        return _Tried(live=live, permit=permit)
+
+    async def _passed_on(self, errand: _Errand, begun: _Tried, key: str | None) -> AsyncIterator[bytes]:
+        """The stream's chunks, one behind: the last is given when the whole is kept and settled."""
+        live, permit = begun.live, begun.permit
+        assert live is not None and permit is not None
+        received: list[bytes] = []
+        whole = False
+        try:
+            async for chunk in live.chunks:
+                if received:
+                    yield received[-1]
+                received.append(chunk)
+            whole = True
+        finally:
+            if not whole:
+                await self._limiter.settle(permit, permit.cost, stated=errand.dialect.stated(live.headers))
+        reply = Reply(live.status, live.headers, b"".join(received))
+        tried = await self._answered(errand, permit, reply)
+        if tried.problem is not None:
+            raise SendError(tried.problem.message, reached=True)
+        if key is not None:
+            await self._keep(errand, key, tried)
+        if received:
+            yield received[-1]
+
+    # -- the layers' own steps
+
+    def _key(self, errand: _Errand) -> str | None:
+        """The cache key, or `None` where the cache is off."""
+        if self._cache.mode == "off":
+            return None
+        content = content_key(errand.request, meaning_headers=errand.dialect.meaning_headers)
+        sample = errand.sample
+        if sample is None:
+            return numbered_key(content, repeat=0, ordinal=0)
+        ordinals = sample.calls.ordinals
+        ordinal = ordinals[content] = ordinals.get(content, -1) + 1
+        return numbered_key(content, repeat=sample.repeat, ordinal=ordinal)
+
+    async def _admitted(self, errand: _Errand) -> Permit:
+        self._refuse_above_budget(errand)
+        expected = self._estimates.expected(errand.call, errand.group)
+        cost = errand.dialect.booked(
+            errand.call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
+        )
+        with _waiting(errand.sample, WAITS_FOR_LIMITS):
+            permit = await self._limiter.admit(errand.call, cost, group=errand.group)
+        self._meter.sent(errand.sample, permit.waited_s)
+        return permit
+
+    async def _answered(self, errand: _Errand, permit: Permit, reply: Reply) -> _Tried:
+        """An answer came: settle what it took, and see what is wrong with it."""
+        dialect, call = errand.dialect, errand.call
+        problem = dialect.problem(reply)
+        stated = dialect.stated(reply.headers)
+        if problem is None:
+            usage = dialect.usage(call, reply.body)
+            actual: Cost = permit.cost
+            if usage is not None:
+                actual = dialect.charged(call, usage)
+                self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
+                self._meter.used(call, usage, errand.sample)
+            await self._limiter.settle(permit, actual, stated=stated)
+            return _Tried(reply=reply, usage=usage)
+        self._meter.problem(problem, errand.sample)
+        refusal = None
+        if problem.kind == "rate_limit":
+            refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
+        # a refused request counts as one; its tokens were never used
+        actual = {"requests": permit.cost.get("requests", 0.0)} if reply.status != 200 else permit.cost
+        await self._limiter.settle(permit, actual, stated=stated, refusal=refusal)
+        if problem.kind == "spent" and errand.sample is not None:
+            errand.sample.stop_run(problem.message)
+        return _Tried(reply=reply, problem=problem)
+
+    async def _unanswered(self, errand: _Errand, permit: Permit, error: SendError) -> _Tried:
+        """No answer came: what the provider may have worked on stays spent."""
+        spent: Cost = permit.cost if error.reached else {"requests": permit.cost.get("requests", 0.0)}
+        await self._limiter.settle(permit, spent)
+        return _Tried(error=error, problem=Problem("connection", str(error)))
+
+    async def _tries_again(self, errand: _Errand, story: Story, problem: Problem) -> bool:
+        """Wait for the next try, if there is one. Nothing is held meanwhile."""
+        delay_s = story.next_delay_s(problem)
+        if delay_s is None:
+            return False
+        self._meter.retry(delay_s, errand.sample)
+        with _waiting(errand.sample, problem.kind.replace("_", " ")):
+            await self._clock.sleep(delay_s)
+        return True
+
+    async def _keep(self, errand: _Errand, key: str, tried: _Tried) -> None:
+        experiment = errand.sample.experiment if errand.sample is not None else ""
+        await self._cache.keep(key, tried.final(), errand.call, tried.usage, experiment)
+
+    def _refuse_above_budget(self, errand: _Errand) -> None:
+        """Stop the run before a call that could exceed the person's budget."""
+        if self.budget_usd is None or self._meter.spent_usd() < self.budget_usd:
+            return
+        reason = f"the budget of {self.budget_usd:g} USD is spent ({self._meter.spent_usd():.4f} USD)"
+        if errand.sample is not None:
+            errand.sample.stop_run(reason)
+        raise SendError(reason, reached=False)
+
+
+@dataclass(slots=True)
+class _Tried:
+    """What one try gave: an answer, an open stream, or nothing; and what is wrong with it."""
+
+    reply: Reply | None = None
+    live: StreamedReply | None = None
+    permit: Permit | None = None
+    error: SendError | None = None
+    problem: Problem | None = None
+    usage: Usage | None = None
+
+    def final(self) -> Reply:
+        if self.reply is not None:
+            return self.reply
+        assert self.error is not None
+        raise self.error
+
+
+@contextmanager
+def _waiting(sample: SampleContext | None, reason: str) -> Iterator[None]:
+    """Count the sample as waiting, for whoever shows progress."""
+    tally = sample.tally if sample is not None else None
+    if tally is None:
+        yield
+        return
+    tally.waiting[reason] = tally.waiting.get(reason, 0) + 1
+    try:
+        yield
+    finally:
+        tally.waiting[reason] -= 1
+
+
+async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body

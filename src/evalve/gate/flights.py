@@ -1,0 +1,136 @@
+"""Single flight: of equal requests that are asked for at once, one is sent, whoever asks for the others.
+
+Who boards first makes the call; the others wait. When it lands, all of them have its answer. When it
+fails or is cancelled, one of those who wait makes the call instead. In a process they wait on futures,
+so that several loops and threads can; for other processes on a lease row, which is polled: the one
+exception to never polling, because a process that was killed tells nobody.
+
+    reply = await flights.board(key, look)       # None: the call is ours, until we leave
+    try:
+        … flights.land(key, reply)               # where there is an answer for everybody
+    finally:
+        flights.leave(key)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.gate.leases import Leases
+from evalve.gate.messages import Reply
+
+_FIRST_LOOK_AFTER_S = 0.020
+_LOOK_AT_LEAST_EVERY_S = 0.5
+_GROWTH = 1.6
+
+Look = Callable[[], Reply | None]
+"""Reads the cache once more."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One call being made, and those in this process who wait for it."""
+
+    waiting: deque[Future[Reply | None]] = field(default_factory=deque)
+    landed: Reply | None = None
+
+
+class Flights:
+    """The calls in flight of one process; without `leases` other processes are not asked."""
+
+    def __init__(self, leases: Leases | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._leases = leases
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._flights: dict[str, _Flight] = {}
+        self._pid = os.getpid()
+
+    async def board(self, key: str, look: Look) -> Reply | None:
+        """The answer to an equal request, or `None`: then the call is ours until `leave`."""
+        place = self._joined(key)
+        if place is not None:
+            reply = await self._waited(key, place)
+            if reply is not None:
+                return replace(reply)
+        try:
+            reply = await self._found_elsewhere(key, look)
+        except BaseException:
+            self.leave(key)
+            raise
+        if reply is not None:
+            self.land(key, reply)
+            self.leave(key)
+        return reply
+
+    def land(self, key: str, reply: Reply) -> None:
+        """Everybody who waits will have this answer."""
+        with self._lock:
+            flight = self._flights.get(key)
+            if flight is not None:
+                flight.landed = reply
+
+    def leave(self, key: str) -> None:
+        """The call is over. If it has not landed, the next who waits makes it."""
+        with self._lock:
+            flight = self._flights.get(key)
+            if flight is None:
+                return
+            while flight.waiting:
+                place = flight.waiting.popleft()
+                if place.set_running_or_notify_cancel():
+                    place.set_result(flight.landed)
+                    if flight.landed is None:
+                        return  # it goes on, with its lease, in other hands
+            del self._flights[key]
+            if self._leases is not None:
+                self._leases.give_up(key)  # in here: who boards next must come after this
+
+    # -- in this process
+
+    def _joined(self, key: str) -> Future[Reply | None] | None:
+        """A place in the queue, or `None` for the first."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._flights, self._pid = {}, os.getpid()  # a forked child makes its own calls
+            flight = self._flights.get(key)
+            if flight is None:
+                self._flights[key] = _Flight()
+                return None
+            place: Future[Reply | None] = Future()
+            flight.waiting.append(place)
+            return place
+
+    async def _waited(self, key: str, place: Future[Reply | None]) -> Reply | None:
+        try:
+            return await asyncio.wrap_future(place)
+        except asyncio.CancelledError:
+            with self._lock:
+                handed_over = not place.cancel() and place.result() is None
+            if handed_over:
+                self.leave(key)
+            raise
+
+    # -- among processes
+
+    async def _found_elsewhere(self, key: str, look: Look) -> Reply | None:
+        """Wait until another process has landed the call, or until it is ours to make."""
+        if self._leases is None:
+            return look()
+        delay_s = _FIRST_LOOK_AFTER_S
+        other = await self._leases.take(key)
+        # look after taking, or what has landed between looking and taking would be asked for again
+        while (reply := look()) is None and other is not None:
+            if self._leases.is_dead(other):
+                other = await self._leases.take(key, instead_of=other)
+                continue
+            await self._clock.sleep(delay_s)
+            delay_s = min(delay_s * _GROWTH, _LOOK_AT_LEAST_EVERY_S)
+            other = await self._leases.take(key)
+        return reply

@@ -1,0 +1,181 @@
+"""Who is making a call now, among all processes: one row for each call in flight, in the cache database.
+
+A lease of a dead process on this machine is taken over at once; of a process that cannot be seen from
+here (another container), or that hangs, when it has not been renewed for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.gate.cache_writer import Writer
+
+_LASTS_S = 30.0
+_RENEWED_EVERY_S = 10.0
+_SAME_START_S = 2.0  # two readings of one process's start differ when the machine's clock is corrected
+
+_TAKE = """
+    INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    ON CONFLICT (key) DO UPDATE SET token = ?2, pid = ?3, pid_started = ?4, host = ?5, expires_at = ?6
+    WHERE token IN (?2, ?7) OR expires_at <= ?8
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that makes calls."""
+
+    token: str
+    pid: int
+    pid_started: float
+    host: str
+
+
+class Leases:
+    """The leases of one process."""
+
+    def __init__(self, writer: Writer, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: set[bytes] = set()
+        self._me: Holder | None = None
+        self._closed = threading.Event()
+
+    async def take(self, key: str, *, instead_of: Holder | None = None) -> Holder | None:
+        """`None`: it is ours. Otherwise who has it; `instead_of` says whose lease counts for nothing.
+
+        A cache that cannot be written keeps nobody from calling.
+        """
+        raw_key, me = bytes.fromhex(key), self._holder()
+        with self._lock:
+            self._held.add(raw_key)
+        ignored = instead_of.token if instead_of is not None else me.token
+        taken = await self._writer.do(_Take(raw_key, me, ignored, self._now_s()))
+        return taken.other if taken is not None else None
+
+    def give_up(self, key: str) -> None:
+        """Let others have it. To be called also where `take` was cancelled: it may yet succeed."""
+        raw_key = bytes.fromhex(key)
+        with self._lock:
+            self._held.discard(raw_key)
+        self._writer.post(_GiveUp(raw_key, self._holder().token))
+
+    def is_dead(self, other: Holder) -> bool:
+        me = self._holder()
+        return is_dead(other, here=me.host)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _holder(self) -> Holder:
+        if self._me is None or self._me.pid != os.getpid():
+            with self._lock:
+                if self._me is None or self._me.pid != os.getpid():
+                    return self._introduced()
+        return self._me
+
+    def _introduced(self) -> Holder:
+        pid = os.getpid()
+        self._held = set()  # a forked child holds nothing
+        self._me = Holder(uuid.uuid4().hex, pid, process_started(pid) or 0.0, _host())
+        threading.Thread(target=self._renew, name="evalve-leases", daemon=True).start()
+        return self._me
+
+    def _renew(self) -> None:
+        """On a thread, so that a loop that is blocked for a minute does not lose its leases."""
+        while not self._closed.wait(_RENEWED_EVERY_S):
+            if self._held and self._me is not None:
+                self._writer.post(_Renew(self._me.token, self._now_s()))
+
+    def _now_s(self) -> float:
+        return self._clock.utc_now().timestamp()
+
+
+def process_started(pid: int) -> float | None:
+    """When the process started, in seconds since 1970; None where it is gone."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def is_dead(holder: Holder, *, here: str, started: Callable[[int], float | None] = process_started) -> bool:
+    """Whether it is known to be; of a process elsewhere nothing is known."""
+    if holder.host != here:
+        return False
+    started_s = started(holder.pid)
+    return started_s is None or abs(started_s - holder.pid_started) >= _SAME_START_S
+
+
+@cache
+def _host() -> str:
+    """Where process ids mean the same: containers may share a name, and not their processes."""
+    name = socket.gethostname()
+    with suppress(OSError):
+        name += "/" + os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (Path.readlink gives no text)
+    return name
+
+
+@dataclass(slots=True)
+class _Taken:
+    other: Holder | None
+
+
+@dataclass(slots=True)
+class _Take:
+    key: bytes
+    me: Holder
+    ignored: str
+    now_s: float
+
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    def apply(self, connection: sqlite3.Connection) -> _Taken:
+        me, now_s = self.me, self.now_s
+        values = (self.key, me.token, me.pid, me.pid_started, me.host, now_s + _LASTS_S, self.ignored, now_s)
+        if connection.execute(_TAKE, values).rowcount == 1:
+            return _Taken(None)
+        row = connection.execute(
+            "SELECT token, pid, pid_started, host FROM leases WHERE key = ?", (self.key,)
+        ).fetchone()
+        return _Taken(Holder(*row))
+
+
+@dataclass(slots=True)
+class _GiveUp:
+    key: bytes
+    token: str
+
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    def apply(self, connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM leases WHERE key = ? AND token = ?", (self.key, self.token))
+
+
+@dataclass(slots=True)
+class _Renew:
+    token: str
+    now_s: float
+
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    def apply(self, connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE leases SET expires_at = ? WHERE token = ?", (self.now_s + _LASTS_S, self.token)
+        )

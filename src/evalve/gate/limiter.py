@@ -1,0 +1,398 @@
+"""Admission: who may send when. Waiters queue here, their head books in the shared state, and waits exactly.
+
+Of a process's waiters only one, the leader, talks to the state; it books for those behind it that may
+start at the same moment, wakes each at its instant, and hands on when it has been served itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.gate.booking import Booking
+from evalve.gate.messages import Call, Cost, Dimension, Limits, Stated
+from evalve.gate.state import LimitState, Refusal, Settlement
+
+HORIZON_S = 0.02
+"""How far ahead the leader books for those behind it: further would be unfair to other processes."""
+MOST_AT_ONCE = 32
+RECHECK_S = 0.1
+"""How often a full concurrency limit is looked at again where other processes hold part of it."""
+UNBOOKED = -1
+"""The version of leave that was given where no limit was known: nothing is to be settled."""
+USED_OVER_S = 5
+PILOT_DOUBLES_EVERY_S = 1.0
+"""Until the first answer shows the limits, calls are few: one, after this long two, then four …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Leave to send one request now."""
+
+    scope: str
+    cost: Cost
+    started_at_s: float
+    booked: bool
+    waited_s: float = 0.0
+    version: int = 0
+    """Of the booking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a scope's next call waiting."""
+
+    scope: str
+    reason: str
+    """A dimension, `pause`, `concurrency` or `first answer`."""
+    until_s: float
+    now_s: float
+    used_share: float | None = None
+    """How much of that limit was used over the last seconds."""
+
+
+Signal = Literal["lead"] | Booking
+
+
+class _Waiter:
+    __slots__ = ("cost", "future", "group")
+
+    def __init__(self, cost: Cost, group: str) -> None:
+        self.cost = cost
+        self.group = group
+        self.future: Future[Signal] = Future()
+
+
+@dataclass(slots=True)
+class _Scope:
+    """One scope as this process sees it. Everything in it is guarded by the limiter's lock."""
+
+    name: str
+    limits: Limits
+    groups: OrderedDict[str, deque[_Waiter]] = field(default_factory=OrderedDict)
+    led: bool = False
+    settlements: list[Settlement] = field(default_factory=list)
+    known: bool = False
+    """Whether it is known if there are limits, because some are configured or an answer came."""
+    limited: bool = False
+    in_flight: int = 0
+    pilot_began_s: float | None = None
+    news: Future[None] = field(default_factory=Future)
+    """Set, and replaced, when a call ends."""
+    hold: Hold | None = None
+    admitted: dict[int, dict[str, float]] = field(default_factory=dict)
+    """What was admitted in each second, by dimension."""
+
+    def note_admitted(self, booking: Booking) -> None:
+        second = self.admitted.setdefault(int(booking.start_s), {})
+        for dimension, amount in booking.cost.items():
+            second[dimension] = second.get(dimension, 0.0) + amount
+
+    def join(self, waiter: _Waiter, *, first: bool = False) -> None:
+        queue = self.groups.setdefault(waiter.group, deque())
+        if first:
+            queue.appendleft(waiter)
+            self.groups.move_to_end(waiter.group, last=False)
+        else:
+            queue.append(waiter)
+
+    def next_waiters(self, most: int) -> list[_Waiter]:
+        """In turn from every group, so that no evaluation waits behind all of another."""
+        chosen: list[_Waiter] = []
+        while self.groups and len(chosen) < most:
+            group, queue = next(iter(self.groups.items()))
+            waiter = queue.popleft()
+            if queue:
+                self.groups.move_to_end(group)
+            else:
+                del self.groups[group]
+            if not waiter.future.cancelled():
+                chosen.append(waiter)
+        return chosen
+
+    def leave(self, waiter: _Waiter) -> None:
+        queue = self.groups.get(waiter.group)
+        if queue is not None and waiter in queue:
+            queue.remove(waiter)
+            if not queue:
+                del self.groups[waiter.group]
+
+    def tell_news(self) -> None:
+        news, self.news = self.news, Future()
+        news.set_result(None)
+
+
+class Limiter:
+    """Admits calls under the limits of their scopes. One per process; any thread and loop may use it."""
+
+    def __init__(
+        self, state: LimitState, *, limits_for: Callable[[Call], Limits], clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self._state = state
+        self._limits_for = limits_for
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._scopes: dict[str, _Scope] = {}
+
+    async def admit(self, call: Call, cost: Cost, *, group: str = "", learns: bool = True) -> Permit:
+        """Wait until the call may be sent.
+
+        `learns` says that its answer's headers will be told; without, no first answer is waited for.
+        """
+        scope = self._scopes.get(call.scope) or await self._entered(call)
+        asked_s = self._state.now_s()
+        if not scope.limited and (scope.known or not learns):
+            with self._lock:
+                scope.in_flight += 1
+            return Permit(scope.name, cost, asked_s, booked=False)
+        waiter = _Waiter(cost, group)
+        booking = await self._served(scope, waiter)
+        scope.note_admitted(booking)
+        return Permit(
+            scope.name,
+            cost,
+            booking.start_s,
+            booked=booking.version != UNBOOKED,
+            waited_s=max(0.0, self._state.now_s() - asked_s),
+            version=booking.version,
+        )
+
+    async def settle(
+        self,
+        permit: Permit,
+        actual: Cost,
+        *,
+        stated: Mapping[Dimension, Stated] | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
+        """Tell what the call took; `stated` is `None` where no answer came."""
+        scope = self._scopes[permit.scope]
+        settlement = Settlement(
+            booked=permit.cost if permit.booked else {},
+            actual=actual if permit.booked else {},
+            started_at_s=permit.started_at_s,
+            stated=stated or {},
+            answered=stated is not None,
+            refusal=refusal,
+            version=permit.version,
+        )
+        with self._lock:
+            scope.in_flight -= 1
+            scope.tell_news()
+            if stated is not None:
+                scope.known = True
+            if stated or refusal is not None:
+                scope.limited = True
+            if not scope.limited:
+                return
+            scope.settlements.append(settlement)
+            if scope.led and refusal is None:
+                return  # rides on the leader's next booking
+            settlements, scope.settlements = scope.settlements, []
+        await self._state.exchange(scope.name, scope.limits, settlements, [], horizon_s=0.0)
+
+    def abandon(self, permit: Permit) -> None:
+        """The call has ended without telling: what was booked counts, and its place is free."""
+        scope = self._scopes[permit.scope]
+        with self._lock:
+            scope.in_flight -= 1
+            scope.tell_news()
+            if permit.booked:
+                scope.settlements.append(
+                    Settlement(permit.cost, permit.cost, permit.started_at_s, version=permit.version)
+                )
+
+    def holds(self) -> list[Hold]:
+        """What keeps calls waiting now."""
+        with self._lock:
+            return [scope.hold for scope in self._scopes.values() if scope.hold is not None]
+
+    def admitted_since(self, second: int) -> dict[str, dict[int, dict[str, float]]]:
+        """By scope: what was admitted in each second from then on."""
+        with self._lock:
+            return {
+                scope.name: {at: dict(amounts) for at, amounts in scope.admitted.items() if at >= second}
+                for scope in self._scopes.values()
+            }
+
+    async def _entered(self, call: Call) -> _Scope:
+        limits = self._limits_for(call)
+        configured = bool(limits.by_dimension) or limits.concurrency is not None
+        remembered = False if configured else bool((await self._state.peek(call.scope)).stated)
+        with self._lock:
+            return self._scopes.setdefault(
+                call.scope,
+                _Scope(call.scope, limits, known=configured or remembered, limited=configured or remembered),
+            )
+
+    # -- queueing
+
+    async def _served(self, scope: _Scope, waiter: _Waiter) -> Booking:
+        """Queue, be given a booking or the lead, and return at the booked instant."""
+        with self._lock:
+            leads = not scope.led
+            scope.led = True
+            if not leads:
+                scope.join(waiter)
+        while True:
+            if leads:
+                return await self._lead(scope, waiter)
+            signal = await self._signalled(scope, waiter)
+            if signal == "lead":
+                leads = True
+            elif await self._reached(scope, signal):
+                return signal
+            else:
+                waiter = _Waiter(waiter.cost, waiter.group)
+                with self._lock:
+                    leads = not scope.led
+                    scope.led = True
+                    if not leads:
+                        scope.join(waiter, first=True)
+
+    async def _signalled(self, scope: _Scope, waiter: _Waiter) -> Signal:
+        try:
+            return await asyncio.wrap_future(waiter.future)
+        except asyncio.CancelledError:
+            with self._lock:
+                scope.leave(waiter)
+            if not waiter.future.cancelled():
+                # given something in the very moment of being cancelled
+                signal = waiter.future.result()
+                if signal == "lead":
+                    self._hand_on(scope)
+                else:
+                    await self._give_back(scope, signal)
+            raise
+
+    async def _lead(self, scope: _Scope, me: _Waiter) -> Booking:
+        """Book for ourselves and for those who may start at the same moment; hand on when it is time."""
+        try:
+            while True:
+                if not scope.known:
+                    await self._first_answer(scope)
+                booking = await self._booked(scope, me) if scope.limited else self._unlimited(scope, me)
+                if booking is not None and await self._reached(scope, booking):
+                    return booking
+        finally:
+            scope.hold = None
+            self._hand_on(scope)
+
+    def _hand_on(self, scope: _Scope) -> None:
+        with self._lock:
+            while waiters := scope.next_waiters(1):
+                if _give(waiters[0], "lead"):
+                    return
+            scope.led = False
+
+    async def _booked(self, scope: _Scope, me: _Waiter) -> Booking | None:
+        """Our own booking; `None` where every concurrent call is taken, after waiting for one to end."""
+        with self._lock:
+            others = scope.next_waiters(MOST_AT_ONCE - 1)
+            settlements, scope.settlements = scope.settlements, []
+            news = scope.news
+        costs = [me.cost, *(waiter.cost for waiter in others)]
+        bookings = await self._state.exchange(
+            scope.name, scope.limits, settlements, costs, horizon_s=HORIZON_S
+        )
+        granted = [booking for booking in bookings if booking.granted]
+        with self._lock:
+            for waiter in reversed(others[max(0, len(granted) - 1) :]):
+                scope.join(waiter, first=True)
+            scope.in_flight += len(granted)
+        for waiter, booking in zip(others, granted[1:], strict=False):
+            if not _give(waiter, booking):
+                await self._give_back(scope, booking)
+        if granted:
+            return granted[0]
+        self._holds(scope, "concurrency", self._state.now_s())
+        await self._wait_for(news, RECHECK_S)
+        return None
+
+    def _unlimited(self, scope: _Scope, me: _Waiter) -> Booking:
+        """No limit is known: everybody may go."""
+        now = Booking(self._state.now_s(), me.cost, UNBOOKED, "")
+        with self._lock:
+            others = scope.next_waiters(len(scope.groups) * 10_000)
+            scope.in_flight += 1 + sum(_give(waiter, now) for waiter in others)
+        return now
+
+    async def _first_answer(self, scope: _Scope) -> None:
+        """Until an answer shows the limits, let few calls out: the first is real work, not a probe."""
+        while not scope.known:
+            with self._lock:
+                now_s = self._state.now_s()
+                if scope.pilot_began_s is None:
+                    scope.pilot_began_s = now_s
+                allowed = 2 ** int((now_s - scope.pilot_began_s) / PILOT_DOUBLES_EVERY_S)
+                if scope.in_flight < allowed:
+                    return
+                news = scope.news
+            self._holds(scope, "first answer", now_s)
+            await self._wait_for(news, PILOT_DOUBLES_EVERY_S)
+
+    async def _reached(self, scope: _Scope, booking: Booking) -> bool:
+        """Wait for the booked instant; false, with the booking given back, if limits changed meanwhile."""
+        delay_s = booking.start_s - self._state.now_s()
+        if delay_s <= 0:
+            return True
+        self._holds(scope, booking.binding, booking.start_s, booking.per_s)
+        try:
+            await self._clock.sleep(delay_s)
+            if await self._state.version(scope.name) == booking.version:
+                return True
+        except BaseException:
+            await self._give_back(scope, booking)
+            raise
+        await self._give_back(scope, booking)
+        return False
+
+    async def _give_back(self, scope: _Scope, booking: Booking) -> None:
+        with self._lock:
+            scope.in_flight -= 1
+            scope.tell_news()
+            if booking.version == UNBOOKED:
+                return
+        back = Settlement(
+            booked=booking.cost, actual={}, started_at_s=booking.start_s, version=booking.version
+        )
+        await self._state.exchange(scope.name, scope.limits, [back], [], horizon_s=0.0)
+
+    async def _wait_for(self, news: Future[None], at_most_s: float) -> None:
+        """Wait until a call of this process ends, or a while."""
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+        timer = loop.call_later(at_most_s, over.set)
+        news.add_done_callback(lambda _: _set_from_thread(loop, over))
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+    def _holds(self, scope: _Scope, reason: str, until_s: float, per_s: float = 0.0) -> None:
+        now_s = self._state.now_s()
+        share = None
+        if per_s > 0:
+            last = range(int(now_s) - USED_OVER_S, int(now_s))
+            used = sum(scope.admitted.get(second, {}).get(reason, 0.0) for second in last)
+            share = min(1.0, used / (per_s * USED_OVER_S))
+        scope.hold = Hold(scope.name, reason, until_s, now_s, share)
+
+
+def _give(waiter: _Waiter, signal: Signal) -> bool:
+    """Whether the waiter was still there to take it."""
+    if not waiter.future.set_running_or_notify_cancel():
+        return False
+    waiter.future.set_result(signal)
+    return True
+
+
+def _set_from_thread(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(event.set)

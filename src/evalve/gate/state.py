@@ -1,0 +1,166 @@
+"""Where the limits' shared state lives: a contract, and the form of it that one process keeps to itself.
+
+Every operation is atomic over all dimensions of a scope. A store for several machines fulfils the same
+contract, so nothing here assumes that it can run Python inside a transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.messages import Cost, Dimension, Limits, Stated
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A 429 that a call met."""
+
+    dimension: str | None
+    retry_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a booked call came to."""
+
+    booked: Cost
+    actual: Cost
+    started_at_s: float
+    stated: Mapping[Dimension, Stated] = field(default_factory=dict)
+    answered: bool = False
+    """Whether headers came at all."""
+    refusal: Refusal | None = None
+    version: int = 0
+    """Of the booking."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeView:
+    """A scope as it is now, for people."""
+
+    scope: str
+    state: ScopeState
+    now_s: float
+    holders: Mapping[str, str] = field(default_factory=dict)
+    """Holder → who that is, in words."""
+
+
+class LimitState(Protocol):
+    """Buckets, pauses and leases of every scope."""
+
+    def now_s(self) -> float:
+        """The clock that all instants here are told by: the same for everyone who shares the state."""
+
+    async def exchange(
+        self,
+        scope: str,
+        limits: Limits,
+        settlements: Sequence[Settlement],
+        costs: Sequence[Cost],
+        *,
+        horizon_s: float,
+    ) -> list[Booking]:
+        """Settle, then book the costs in order, as many as start within `horizon_s`.
+
+        The first is booked however late it starts; the answer ends with the first that is not booked.
+        """
+
+    async def version(self, scope: str) -> int:
+        """Changes when what is booked must be booked again."""
+
+    async def peek(self, scope: str) -> ScopeState:
+        """The state for reading, without taking part."""
+
+    async def views(self) -> list[ScopeView]: ...
+
+    async def close(self) -> None: ...
+
+
+def apply(
+    state: ScopeState,
+    limits: Limits,
+    settlements: Sequence[Settlement],
+    costs: Sequence[Cost],
+    *,
+    holder: str,
+    now_s: float,
+    horizon_s: float,
+) -> list[Booking]:
+    """The whole of `LimitState.exchange`, on a state that the caller has to itself."""
+    for settlement in settlements:
+        _settle(state, settlement, holder, now_s)
+    state.hold(limits, now_s)
+    bookings: list[Booking] = []
+    for cost in costs:
+        not_after_s = now_s + horizon_s if bookings else float("inf")
+        booking = state.book(cost, holder, now_s, not_after_s=not_after_s)
+        bookings.append(booking)
+        if not booking.granted:
+            break
+    return bookings
+
+
+def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float) -> None:
+    if settlement.booked:
+        state.settle(
+            settlement.booked,
+            settlement.actual,
+            holder,
+            version=settlement.version,
+            started_at_s=settlement.started_at_s,
+        )
+    if settlement.answered:
+        state.observe(settlement.stated, now_s)
+    refusal = settlement.refusal
+    if refusal is not None:
+        state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
+
+
+class MemoryState:
+    """For one process alone: asked for by `memory`, and what a process falls back to without a disk."""
+
+    def __init__(self, *, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._scopes: dict[str, ScopeState] = {}
+
+    def now_s(self) -> float:
+        return self._now_s()
+
+    async def exchange(
+        self,
+        scope: str,
+        limits: Limits,
+        settlements: Sequence[Settlement],
+        costs: Sequence[Cost],
+        *,
+        horizon_s: float,
+    ) -> list[Booking]:
+        with self._lock:
+            state = self._scopes.setdefault(scope, ScopeState())
+            return apply(
+                state,
+                limits,
+                settlements,
+                costs,
+                holder="here",
+                now_s=self._now_s(),
+                horizon_s=horizon_s,
+            )
+
+    async def version(self, scope: str) -> int:
+        state = self._scopes.get(scope)
+        return state.version if state is not None else 0
+
+    async def peek(self, scope: str) -> ScopeState:
+        return self._scopes.get(scope) or ScopeState()
+
+    async def views(self) -> list[ScopeView]:
+        return [ScopeView(scope, state, self._now_s()) for scope, state in self._scopes.items()]
+
+    async def close(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,241 @@
+"""Limits shared by every process of a person on one machine, in one small SQLite database.
+
+It has no server and needs no configuration. Its file is its own: beside the cache's writers, a booking
+waited eight times as long. Nothing in it must survive a power cut, so nothing is synced to disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.messages import Cost, Limits
+from evalve.gate.state import ScopeView, Settlement, apply
+
+_LOG = logging.getLogger(__name__)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS scopes (
+    scope TEXT PRIMARY KEY,
+    boot TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    used_at REAL NOT NULL
+) WITHOUT ROWID
+"""
+_CHECK_HOLDERS_EVERY_S = 5.0
+
+
+def machine_now_s() -> float:
+    """Seconds since the machine started: the same clock in every process, whatever becomes of the date."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+@cache
+def boot_id() -> str:
+    """Tells one start of the machine from the next."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(round((time.time() - time.monotonic()) / 60))
+
+
+class SqliteState:
+    """Any thread and any event loop may use it; a transaction takes about a tenth of a millisecond."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now_s: Callable[[], float] = machine_now_s,
+        boot: str | None = None,
+        only_look: bool = False,
+    ) -> None:
+        """With `only_look` nothing is made or repaired: what is there is read, or raises `sqlite3.Error`."""
+        self._path = path
+        self._only_look = only_look
+        self._now_s = now_s
+        self._boot = boot or boot_id()
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._checked_at_s: dict[str, float] = {}
+
+    def now_s(self) -> float:
+        return self._now_s()
+
+    async def exchange(
+        self,
+        scope: str,
+        limits: Limits,
+        settlements: Sequence[Settlement],
+        costs: Sequence[Cost],
+        *,
+        horizon_s: float,
+    ) -> list[Booking]:
+        with self._transaction() as connection:
+            state = self._read(connection, scope)
+            now_s = self._now_s()
+            self._drop_the_dead(scope, state, now_s)
+            bookings = apply(
+                state, limits, settlements, costs, holder=_me(), now_s=now_s, horizon_s=horizon_s
+            )
+            if bookings and bookings[-1].binding == "concurrency":
+                self._drop_the_dead(scope, state, now_s, at_once=True)
+            connection.execute(
+                "INSERT OR REPLACE INTO scopes VALUES (?, ?, ?, ?, ?)",
+                (scope, self._boot, state.version, json.dumps(state.to_plain()), time.time()),
+            )
+        return bookings
+
+    async def version(self, scope: str) -> int:
+        with self._lock:
+            row = self._connected().execute("SELECT version FROM scopes WHERE scope = ?", (scope,)).fetchone()
+        return row[0] if row is not None else 0
+
+    async def peek(self, scope: str) -> ScopeState:
+        with self._lock:
+            return self._read(self._connected(), scope)
+
+    async def views(self) -> list[ScopeView]:
+        with self._lock:
+            names = [name for (name,) in self._connected().execute("SELECT scope FROM scopes ORDER BY scope")]
+            states = {name: self._read(self._connected(), name) for name in names}
+        now_s = self._now_s()
+        for state in states.values():
+            for holder in [holder for holder in state.holders if not _is_alive(holder)]:
+                state.forget_holder(holder)
+        return [
+            ScopeView(name, state, now_s, {holder: _in_words(holder) for holder in state.holders})
+            for name, state in states.items()
+        ]
+
+    async def forget(self, scope: str) -> None:
+        """Limits, pauses and leases of a scope are learnt anew; calls in flight are not disturbed."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM scopes WHERE scope = ?", (scope,))
+
+    async def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _drop_the_dead(self, scope: str, state: ScopeState, now_s: float, *, at_once: bool = False) -> None:
+        """Reclaim what killed processes held; looked at now and then, for it costs a system call each."""
+        if not at_once and now_s - self._checked_at_s.get(scope, -1e9) < _CHECK_HOLDERS_EVERY_S:
+            return
+        self._checked_at_s[scope] = now_s
+        for holder in [holder for holder in state.holders if holder != _me() and not _is_alive(holder)]:
+            state.forget_holder(holder)
+
+    def _read(self, connection: sqlite3.Connection, scope: str) -> ScopeState:
+        row = connection.execute("SELECT boot, state FROM scopes WHERE scope = ?", (scope,)).fetchone()
+        if row is None:
+            return ScopeState()
+        try:
+            state = ScopeState.from_plain(json.loads(row[1]))
+        except (ValueError, KeyError, TypeError, IndexError):
+            return ScopeState()  # written by another version: limits are learnt anew
+        return state if row[0] == self._boot else state.after_reboot()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def _connected(self) -> sqlite3.Connection:
+        """This process's connection; a forked child opens its own."""
+        if self._connection is None or self._pid != os.getpid():
+            self._connection = self._opened()
+            self._pid = os.getpid()
+        return self._connection
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._only_look:
+            # not mode=ro, with which SQLite would leave its -wal and -shm files behind
+            address = f"file:{quote(str(self._path))}?mode=rw"
+            connection = sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            return _open(self._path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            aside = self._path.with_suffix(f".broken-{os.getpid()}")
+            _LOG.warning(
+                "%s is not readable (%s); limits start anew, the file is kept as %s", self._path, error, aside
+            )
+            self._path.rename(aside)
+            return _open(self._path)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(_TABLES)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _me() -> str:
+    return _named(os.getpid())
+
+
+@cache
+def _named(pid: int) -> str:
+    """A process by its id and start, so that another one with the same id is not mistaken for it."""
+    return f"{pid}:{_started(pid)}"
+
+
+def _started(pid: int) -> str:
+    import psutil
+
+    try:
+        return f"{psutil.Process(pid).create_time():.2f}"
+    except psutil.Error:
+        return "gone"
+
+
+def _is_alive(holder: str) -> bool:
+    pid, _, started = holder.partition(":")
+    return _started(int(pid)) == started
+
+
+def _in_words(holder: str) -> str:
+    import psutil
+
+    pid = int(holder.partition(":")[0])
+    try:
+        command: list[Any] = psutil.Process(pid).cmdline()[:4]
+    except psutil.Error:
+        return f"process {pid}"
+    name = " ".join(Path(part).name if index == 0 else part for index, part in enumerate(command))
+    return f"process {pid} ({name or sys.platform})"

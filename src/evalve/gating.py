@@ -1,0 +1,339 @@
+"""The process's gate: built once, when the first call is made, from the environment and `evalve.yaml`.
+
+What it is made of is imported then: an evaluation that calls no model loads none of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalve.declare.experiments import Configuration, read_configuration
+from evalve.options import Options
+
+if TYPE_CHECKING:
+    from evalve.gate.cache import ResponseCache
+    from evalve.gate.doors.limiting import ScopeLimiter
+    from evalve.gate.doors.model import Connection, Model
+    from evalve.gate.estimates import Estimates
+    from evalve.gate.exchange import Gate
+    from evalve.gate.limiter import Hold, Limiter
+    from evalve.gate.messages import Call, Limits
+    from evalve.gate.metering import Meter
+    from evalve.gate.prices import Prices
+    from evalve.gate.sender import AiohttpSender
+    from evalve.gate.state import LimitState
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class GateHouse:
+    """The gate with what it is made of."""
+
+    gate: Gate
+    cache: ResponseCache
+    limiter: Limiter
+    state: LimitState
+    meter: Meter
+    prices: Prices
+    sender: AiohttpSender
+    estimates: Estimates
+    estimates_path: Path
+    limits_for: Callable[[Call], Limits]
+    connection: Connection
+
+    def configure(self, options: Options, environ: Mapping[str, str]) -> None:
+        """What a run asks for: how the cache is used, and what may be spent."""
+        self.cache.mode = cache_mode(options, environ)
+        budget_usd = options.budget_usd
+        self.gate.budget_usd = None if budget_usd is None else self.meter.spent_usd() + budget_usd
+
+    def held_by(self) -> str:
+        return held_in_words(self.limiter.holds(), self.state.now_s())
+
+    def keep_estimates(self) -> None:
+        """Remember how long prompts and answers turned out to be, for the next process."""
+        temporary = self.estimates_path.with_suffix(f".{os.getpid()}")
+        try:
+            self.estimates_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary.write_text(json.dumps(self.estimates.to_plain()))
+            temporary.replace(self.estimates_path)
+        except OSError:
+            pass  # a home that cannot be written costs the next process a few calls' accuracy
+
+
+_HOUSES: dict[int, GateHouse] = {}
+_BUILDING = threading.Lock()
+
+
+def house() -> GateHouse:
+    """This process's gate; a forked child builds its own."""
+    built = _HOUSES.get(os.getpid())
+    if built is None:
+        with _BUILDING:
+            built = _HOUSES.get(os.getpid())
+            if built is None:
+                built = _build(os.environ, Path.cwd())
+                built.configure(_ASKED[0], os.environ)
+                atexit.register(built.keep_estimates)
+                _HOUSES[os.getpid()] = built
+    return built
+
+
+_ASKED: list[Options] = [Options()]
+
+
+def ask(options: Options) -> None:
+    """How calls shall be treated from now on: the cache's mode, the budget."""
+    _ASKED[0] = options
+    built = _HOUSES.get(os.getpid())
+    if built is not None:
+        built.configure(options, os.environ)
+
+
+class Calls:
+    """The gate's figures for a run; a run whose samples call no model builds no gate."""
+
+    def __init__(self) -> None:
+        built = _HOUSES.get(os.getpid())
+        self._since_s = built.state.now_s() if built is not None else 0.0
+
+    async def utilisation(self) -> list[dict[str, Any]]:
+        built = _HOUSES.get(os.getpid())
+        if built is None:
+            return []
+        from evalve.gate.utilisation import utilisation
+
+        used = built.limiter.admitted_since(int(self._since_s))
+        states = {scope: await built.state.peek(scope) for scope, seconds in used.items() if seconds}
+        return utilisation(used, states)
+
+    def totals(self) -> dict[str, float]:
+        built = _HOUSES.get(os.getpid())
+        return built.meter.totals() if built is not None else {}
+
+    def held_by(self) -> str:
+        built = _HOUSES.get(os.getpid())
+        return built.held_by() if built is not None else ""
+
+    def spent(self) -> str:
+        totals = self.totals()
+        parts = [f"{int(totals['cached'])} cached"] if totals.get("cached") else []
+        if totals.get("cost_usd"):
+            parts.append(f"{totals['cost_usd']:.3f} USD")
+        return ", ".join(parts)
+
+
+def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
+    from evalve.gate.background import SHARED
+    from evalve.gate.cache import ResponseCache
+    from evalve.gate.cache_store import CacheStore
+    from evalve.gate.cassettes import Cassettes
+    from evalve.gate.dialects.finding import recognised
+    from evalve.gate.doors.local import LocalServer
+    from evalve.gate.doors.model import Connection
+    from evalve.gate.exchange import Gate
+    from evalve.gate.flights import Flights
+    from evalve.gate.leases import Leases
+    from evalve.gate.limiter import Limiter
+    from evalve.gate.metering import Meter
+    from evalve.gate.prices import prices_from
+    from evalve.gate.retry import Retries
+    from evalve.gate.sender import AiohttpSender, Timeouts
+
+    configuration = read_configuration(folder)
+    prices = prices_from(configuration.prices, environ)
+
+    limits_of = limits_reader(configuration, environ)
+    store = CacheStore(cache_directory(environ))
+    cassettes = environ.get("EVALVE_CASSETTES")
+    cache = ResponseCache(
+        cache_mode(Options(), environ),
+        store=store,
+        flights=Flights(Leases(store.writer)),
+        cassettes=Cassettes(Path(cassettes)) if cassettes else None,
+    )
+    state = limit_state(environ)
+    limiter = Limiter(state, limits_for=limits_of)
+    meter = Meter(prices.cost)
+    estimates_path = state_directory(environ) / "estimates.json"
+    estimates = _kept_estimates(estimates_path)
+    gate = Gate(
+        read=recognised,
+        cache=cache,
+        retries=Retries(),
+        limiter=limiter,
+        estimates=estimates,
+        meter=meter,
+    )
+    sender = AiohttpSender()
+    return GateHouse(
+        gate=gate,
+        cache=cache,
+        limiter=limiter,
+        state=state,
+        meter=meter,
+        prices=prices,
+        sender=sender,
+        estimates=estimates,
+        estimates_path=estimates_path,
+        limits_for=limits_of,
+        connection=Connection(
+            gate=gate,
+            sender=sender,
+            sender_within=lambda answer_s: sender.with_timeouts(Timeouts(answer_s=answer_s)),
+            price=lambda provider, model, usage: prices.cost(model, usage),
+            call_sync=SHARED.call,
+            local=LocalServer(),
+        ),
+    )
+
+
+def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> Callable[[Call], Limits]:
+    """What is configured for a call."""
+    from evalve.gate.messages import Limits
+    from evalve.gate.presets import limits_for, read_limits
+
+    configured = read_limits(configuration.limits)
+
+    def limits_of(call: Call) -> Limits:
+        """By the server's host where it is named, else by the provider whose wire it speaks."""
+        for name in dict.fromkeys([call.host, call.provider, call.dialect]):
+            limits = limits_for(name, call.model, call.pool, configured, environ)
+            if limits.by_dimension or limits.concurrency is not None:
+                return limits
+        return Limits()
+
+    return limits_of
+
+
+def limit_state(environ: Mapping[str, str]) -> LimitState:
+    """Shared by every process of this person on this machine, unless memory is asked for."""
+    from evalve.gate.state import MemoryState
+    from evalve.gate.state_sqlite import SqliteState, machine_now_s
+
+    if environ.get("EVALVE_LIMITS_STATE", "") == "memory":
+        return MemoryState(now_s=machine_now_s)
+    path = limits_path(environ)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        _LOG.warning("%s cannot be written (%s): limits hold for this process alone", path.parent, error)
+        return MemoryState(now_s=machine_now_s)
+    return SqliteState(path)
+
+
+def _kept_estimates(path: Path) -> Estimates:
+    from evalve.gate.estimates import Estimates
+
+    try:
+        return Estimates.from_plain(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return Estimates()
+
+
+def cache_mode(options: Options, environ: Mapping[str, str]) -> Any:
+    if options.no_cache:
+        return "off"
+    if options.cache is not None:
+        return options.cache
+    return "off" if environ.get("EVAL_USE_CACHE", "").lower() in ("0", "false", "no", "off") else "on"
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    return _directory(environ, "EVALVE_STATE_DIR", "XDG_STATE_HOME", ".local/state", "Application Support")
+
+
+def limits_path(environ: Mapping[str, str]) -> Path:
+    return state_directory(environ) / "limits.db"
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    return _directory(environ, "EVALVE_CACHE_DIR", "XDG_CACHE_HOME", ".cache", "Caches")
+
+
+def _directory(environ: Mapping[str, str], ours: str, theirs: str, below: str, on_macos: str) -> Path:
+    if environ.get(ours):
+        return Path(environ[ours]).expanduser()
+    if environ.get(theirs):
+        return Path(environ[theirs]) / "evalve"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / on_macos / "evalve"
+    return Path.home() / below / "evalve"
+
+
+def held_in_words(holds: list[Hold], now_s: float) -> str:
+    """`input tokens: next in 0.4 s`; of several scopes, the one that waits longest."""
+    if not holds:
+        return ""
+    longest = max(holds, key=lambda hold: hold.until_s)
+    left_s = max(0.0, longest.until_s - now_s)
+    if longest.reason == "pause":
+        return f"paused by 429 for {left_s:.0f} s"
+    if longest.reason in ("concurrency", "first answer"):
+        return f"waiting for {'a free call' if longest.reason == 'concurrency' else 'the first answer'}"
+    used = f" {longest.used_share:.0%}" if longest.used_share is not None else ""
+    return f"{longest.reason.replace('_', ' ')}{used}: next in {left_s:.1f} s"
+
+
+# -- the doors
+
+
+def async_http_client(*, library: Any = None, **client_options: Any) -> Any:
+    """An `httpx2` or `httpx` AsyncClient for any SDK, as in `AsyncAnthropic(http_client=…)`.
+
+    Its calls to models pass the gate; what else the client is given (proxy, verify, cert …) is kept.
+    """
+    from evalve.gate.doors import transport
+
+    built = house()
+    return transport.async_http_client(built.gate, library=library, sender=built.sender, **client_options)
+
+
+def http_client(*, library: Any = None, **client_options: Any) -> Any:
+    """The same for sync SDK clients: `OpenAI(http_client=evalve.http_client())`."""
+    from evalve.gate.doors import transport
+
+    built = house()
+    return transport.http_client(built.gate, library=library, sender=built.sender, **client_options)
+
+
+def model(
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Model:
+    """A model to ask: `anthropic/claude-…`, `openai/…`, `openai-compatible/NAME@http://…`, `local`.
+
+    Keys and addresses come from the arguments, else from the provider's usual environment variables.
+    """
+    from evalve.gate.doors.model import open_model
+
+    return open_model(
+        name,
+        connection=house().connection,
+        environ=os.environ,
+        api_key=api_key,
+        base_url=base_url,
+        headers=headers,
+    )
+
+
+def limiter(name: str, *, api_key: str | None = None, base_url: str | None = None) -> ScopeLimiter:
+    """The shared limits of a model, for code that calls its provider by means of its own."""
+    from evalve.gate.background import SHARED
+    from evalve.gate.doors.limiting import ScopeLimiter
+
+    call = model(name, api_key=api_key, base_url=base_url).call()
+    return ScopeLimiter(house().limiter, call, combined=call.dialect == "openai", call_sync=SHARED.call)

@@ -1,0 +1,100 @@
+"""What a key has used of a pool of models: buckets, places, growth, prompts in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from evalve.simulator.asks import Ask
+from evalve.simulator.behaviour import DIMENSIONS, Dimension, Limits, PromptCache, Ramp
+from evalve.simulator.buckets import Bucket
+from evalve.simulator.tokens import count_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InputUsage:
+    """Input tokens: those counted anew, those written to the prompt cache, those read from it."""
+
+    fresh_tokens: int
+    written_tokens: int = 0
+    read_tokens: int = 0
+
+    @property
+    def charged_tokens(self) -> int:
+        """What counts against a limit on input: reading from the cache does not."""
+        return self.fresh_tokens + self.written_tokens
+
+
+class Account:
+    """What one key has used of one pool of models."""
+
+    def __init__(self, now_s: float) -> None:
+        self.limits = Limits()
+        self.buckets: dict[str, Bucket] = {}
+        self.in_flight = 0
+        self._ramp_started_s = now_s
+        self._ramp_before = 0
+        self._ramp_now = 0
+        self._prefixes: dict[bytes, float] = {}
+
+    def adopt(self, limits: Limits, *, foreign_share: float, now_s: float) -> None:
+        """These limits from now on; what was used stays used."""
+        self.limits = limits
+        for dimension in DIMENSIONS:
+            per_minute = limits.per_minute(dimension)
+            if per_minute is None:
+                self.buckets.pop(dimension, None)
+                continue
+            rate_per_s = per_minute / 60.0
+            depth = rate_per_s * limits.depth_of(dimension)
+            if dimension in self.buckets:
+                self.buckets[dimension].resize(
+                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
+                )
+            else:
+                self.buckets[dimension] = Bucket(
+                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
+                )
+
+    def bucket(self, dimension: Dimension, now_s: float) -> Bucket | None:
+        """A dimension's bucket as it is at this instant."""
+        bucket = self.buckets.get(dimension)
+        if bucket is not None:
+            bucket.refresh(now_s)
+        return bucket
+
+    def ramp_wait_s(self, ramp: Ramp, now_s: float) -> float | None:
+        """Seconds until the next interval, if this one has taken its part."""
+        passed = int((now_s - self._ramp_started_s) // ramp.interval_s)
+        if passed:
+            self._ramp_before = self._ramp_now if passed == 1 else 0
+            self._ramp_now = 0
+            self._ramp_started_s += passed * ramp.interval_s
+        if self._ramp_now < max(ramp.floor_requests, ramp.factor * self._ramp_before):
+            return None
+        return self._ramp_started_s + ramp.interval_s - now_s
+
+    def count_for_ramp(self) -> None:
+        self._ramp_now += 1
+
+    def input_usage(self, ask: Ask, cache: PromptCache, now_s: float) -> tuple[InputUsage, list[bytes]]:
+        """What the request's input is charged as, and the prefixes that its answer leaves in the cache."""
+        total = ask.input_tokens
+        if ask.api != "anthropic" or not any(part.cached_up_to_here for part in ask.parts):
+            return InputUsage(total), []
+        read = marked = size_bytes = 0
+        prefixes: list[bytes] = []
+        running = hashlib.blake2b(digest_size=16)
+        for part in ask.parts:
+            running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
+            size_bytes += part.size_bytes
+            if part.cached_up_to_here and count_bytes(size_bytes) >= cache.minimum_tokens:
+                marked = min(total, count_bytes(size_bytes))
+                prefixes.append(running.digest())
+                if self._prefixes.get(prefixes[-1], 0.0) > now_s:
+                    read = marked
+        return InputUsage(total - marked, marked - read, read), prefixes
+
+    def keep_prefixes(self, prefixes: list[bytes], cache: PromptCache, now_s: float) -> None:
+        for prefix in prefixes:
+            self._prefixes[prefix] = now_s + cache.ttl_s

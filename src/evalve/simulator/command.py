@@ -1,0 +1,131 @@
+"""The simulator as a process: flags and a file in, one line with the URL out, statistics at the end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalve.errors import OptionError
+from evalve.simulator.behaviour import Behaviour
+from evalve.simulator.faults import FAULTS
+from evalve.simulator.reading import read_behaviour, read_file
+from evalve.simulator.server import Simulator
+
+_FLAGS: tuple[tuple[str, str, type, str], ...] = (
+    ("requests-per-minute", "limits.requests_per_minute", float, "requests a minute, for each model and key"),
+    ("input-tokens-per-minute", "limits.input_tokens_per_minute", float, "input tokens a minute (Anthropic)"),
+    (
+        "output-tokens-per-minute",
+        "limits.output_tokens_per_minute",
+        float,
+        "output tokens a minute (Anthropic)",
+    ),
+    ("tokens-per-minute", "limits.tokens_per_minute", float, "input and output tokens a minute together"),
+    ("count-tokens-per-minute", "limits.count_tokens_per_minute", float, "requests to count tokens a minute"),
+    ("depth-s", "limits.depth_s", float, "seconds of its rate that a bucket holds (60)"),
+    ("concurrency", "limits.concurrency", int, "requests at the same time"),
+    ("latency-s", "latency.median_s", float, "seconds that every answer takes"),
+    ("latency-sigma", "latency.sigma", float, "spread of the latency, lognormal"),
+    ("per-output-token-s", "latency.per_output_token_s", float, "seconds more for each output token"),
+    ("first-token-s", "latency.first_token_s", float, "seconds until a stream's first token"),
+    ("output", "output.kind", str, "how long answers are: answer, fixed, max_tokens or lognormal"),
+    ("output-tokens", "output.tokens", int, "length of answers in tokens"),
+    ("output-sigma", "output.sigma", float, "spread of the answers' length, lognormal"),
+    ("output-share", "output.share", float, "length of answers as a share of max_tokens"),
+    ("ramp-factor", "ramp.factor", float, "admit so many times the requests of the interval before"),
+    ("ramp-interval-s", "ramp.interval_s", float, "length of that interval"),
+    ("ramp-floor-requests", "ramp.floor_requests", int, "requests that an interval always admits"),
+    ("spend-cap-usd", "spend_cap.usd", float, "refuse everything after so many dollars"),
+    ("spend-cap-calls", "spend_cap.calls", int, "refuse everything after so many calls"),
+    ("other-traffic", "other_traffic", float, "share of every limit that others use"),
+    ("clock-skew-s", "clock_skew_s", float, "seconds by which the provider's clock is wrong"),
+    ("hang-s", "faults.hang_s", float, "seconds that a hung answer hangs"),
+    ("output-charging", "output_charging", str, "Anthropic's rule: produced or max_tokens"),
+    ("openai-charging", "openai_charging", str, "OpenAI's rule: max or sum"),
+    ("remember-requests", "remember_requests", int, "how many of the latest requests are kept"),
+    ("seed", "seed", int, "of all that is drawn"),
+)
+"""Each flag, the setting that it is, its type, its help."""
+
+
+def main(argv: Sequence[str] | None = None, *, ready: Callable[[str], None] = lambda url: None) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `ready` is told the URL once it serves."""
+    parser = command_line()
+    said = parser.parse_args(argv)
+    try:
+        behaviour = behaviour_from(said)
+        asyncio.run(_serve(behaviour, port=said.port, ready=ready))
+    except OptionError as error:
+        sys.stderr.write(f"evalve simulate: {error}\n")
+        return 2
+    return 0
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="evalve simulate",
+        description="A provider that behaves like one: Anthropic Messages and OpenAI Chat Completions with "
+        "limits, latency and faults, on 127.0.0.1. Flags override the file.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="port to serve on (default: any free one)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON or YAML")
+    for flag, path, kind, text in _FLAGS:
+        parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=kind.__name__.upper(), help=text)
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="KIND=P", help=f"probability of {', '.join(FAULTS)}"
+    )
+    parser.add_argument("--key", action="append", default=[], help="a valid API key (default: all are valid)")
+    return parser
+
+
+def behaviour_from(said: argparse.Namespace) -> Behaviour:
+    """The file's settings with those of the flags over them."""
+    plain = read_file(said.config) if said.config is not None else {}
+    given = {path: value for _, path, _, _ in _FLAGS if (value := getattr(said, path)) is not None}
+    if "output.tokens" in given:
+        given = {"output.kind": "fixed", **given}  # whoever gives a length wants it
+    for path, value in given.items():
+        _put(plain, path.split("."), value)
+    for fault in said.fault:
+        kind, _, probability = fault.partition("=")
+        try:
+            _put(plain, ["faults", "probabilities", kind], float(probability))
+        except ValueError as error:
+            raise OptionError(
+                f"--fault {fault!r}: write it as KIND=PROBABILITY, such as error=0.05"
+            ) from error
+    if said.key:
+        plain["keys"] = said.key
+    return read_behaviour(plain)
+
+
+def _put(plain: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        inner = plain.get(name)
+        plain[name] = dict(inner) if isinstance(inner, dict) else {}
+        plain = plain[name]
+    plain[path[-1]] = value
+
+
+async def _serve(behaviour: Behaviour, *, port: int, ready: Callable[[str], None]) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with Simulator(behaviour, port=port) as simulator:
+        _say({"url": simulator.url})
+        ready(simulator.url)
+        await stopped.wait()
+        stats = simulator.stats.as_dict()
+    _say(stats)
+
+
+def _say(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,369 @@
+"""What OpenAI's requests, answers, headers and errors mean, and those of compatible servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalve.gate.dialects.openai import OpenAIDialect
+from evalve.gate.messages import Call, Reply, Request, Stated, Usage
+
+URL = "https://api.openai.com/v1/chat/completions"
+BODY = {"model": "gpt-4o-2024-08-06", "messages": [{"role": "user", "content": "Hello"}]}
+CALL = Call("openai", "api.openai.com", "gpt-4o", "gpt-4o", "none", 100, 500, False)
+
+dialect = OpenAIDialect()
+
+
+def request(url: str = URL, **body: Any) -> Request:
+    return Request("POST", url, {"authorization": "Bearer sk-test"}, json.dumps({**BODY, **body}).encode())
+
+
+def sse(*events: Any) -> bytes:
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return "".join(f"data: {text}\n\n" for text in texts).encode()
+
+
+def error_body(message: str = "no", type_: str | None = None, code: str | None = None) -> bytes:
+    return json.dumps({"error": {"message": message, "type": type_, "param": None, "code": code}}).encode()
+
+
+CHUNK = {"choices": [{"delta": {"content": '[DONE] "usage"'}}], "usage": None}
+USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 8}}
+RESPONSE = {"status": "completed", "error": None, "usage": {"input_tokens": 30, "output_tokens": 8}}
+
+
+# -- requests
+
+
+def test_a_chat_completion_is_read_as_a_call() -> None:
+    call = dialect.read(request(max_tokens=200, stream=True))
+
+    assert call is not None
+    assert (call.provider, call.host) == ("openai", "api.openai.com")
+    assert (call.model, call.pool) == ("gpt-4o-2024-08-06", "gpt-4o")
+    assert (call.max_output_tokens, call.streams) == (200, True)
+    assert call.input_bytes == len("role") + 4 + len("user") + len("content") + 4 + len("Hello")
+
+
+@pytest.mark.parametrize(
+    ("url", "body", "input_bytes", "max_output_tokens"),
+    [
+        ("https://api.openai.com/v1/responses", {"input": "abc", "instructions": "de"}, 5, None),
+        ("https://api.openai.com/v1/responses", {"input": "abc", "max_output_tokens": 9}, 3, 9),
+        ("https://api.openai.com/v1/embeddings", {"input": ["abc", "de"]}, 5, 0),
+        ("https://api.openai.com/v1/embeddings", {"input": [[1, 2], [3]]}, 12, 0),
+        ("http://localhost:8000/v1/completions", {"prompt": "abcd", "max_tokens": 3}, 4, 3),
+        ("http://localhost:8000/v1/chat/completions", {"max_completion_tokens": 10, "n": 3}, 0, 30),
+    ],
+)
+def test_every_text_endpoint_is_recognised(
+    url: str, body: dict[str, Any], input_bytes: int, max_output_tokens: int | None
+) -> None:
+    asked = Request("POST", url, {}, json.dumps({"model": "m", **body}).encode())
+
+    call = dialect.read(asked)
+
+    assert call is not None
+    assert (call.input_bytes, call.max_output_tokens) == (input_bytes, max_output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("host", "provider"),
+    [
+        ("api.openai.com", "openai"),
+        ("eu.api.openai.com", "openai"),
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("openrouter.ai", "openrouter.ai"),
+        ("notapi.openai.com", "notapi.openai.com"),
+    ],
+)
+def test_a_compatible_server_is_its_own_provider(host: str, provider: str) -> None:
+    call = dialect.read(request(f"https://{host}/v1/chat/completions"))
+
+    assert call is not None
+    assert call.provider == provider
+
+
+def test_azure_names_the_model_in_its_path() -> None:
+    url = "https://me.openai.azure.com/openai/deployments/my-gpt/chat/completions?api-version=1"
+
+    call = dialect.read(Request("POST", url, {"api-key": "secret"}, b'{"messages": []}'))
+
+    assert call is not None
+    assert call.model == "my-gpt"
+    assert call.key_hash != "none"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("https://api.openai.com/v1/files"),
+        request("https://api.openai.com/v1/batches"),
+        request("https://api.openai.com/v1/responses/resp_1/cancel"),
+        request("https://api.openai.com/v1/responses", background=True),
+        request(model=None),
+        Request("GET", URL, {}, b""),
+        Request("POST", URL, {"content-type": "multipart/form-data"}, b"{}"),
+    ],
+)
+def test_what_is_no_call_to_a_text_model_passes_untouched(asked: Request) -> None:
+    assert dialect.read(asked) is None
+
+
+# -- costs
+
+
+def test_max_tokens_is_reserved_at_the_start() -> None:
+    booked = dialect.booked(CALL, input_tokens=100.0, output_tokens=40.0)
+
+    assert (booked["requests"], booked["tokens"]) == (1.0, 600.0)
+    assert (booked["input_tokens"], booked["output_tokens"]) == (100.0, 40.0)
+
+
+def test_without_max_tokens_the_expected_output_is_reserved() -> None:
+    call = Call("openai", "h", "m", "m", "none", 100, None, False)
+
+    assert dialect.booked(call, input_tokens=100.0, output_tokens=40.0)["tokens"] == 140.0
+
+
+def test_cached_input_counts_like_any_other() -> None:
+    charged = dialect.charged(CALL, Usage(input_tokens=60, output_tokens=10, cache_read_tokens=40))
+
+    assert (charged["tokens"], charged["input_tokens"], charged["output_tokens"]) == (110, 100, 10)
+
+
+# -- usage
+
+
+@pytest.mark.parametrize(
+    ("body", "usage"),
+    [
+        (json.dumps(USAGE).encode(), Usage(30, 8)),
+        (json.dumps(RESPONSE).encode(), Usage(30, 8)),
+        (
+            b'{"usage": {"prompt_tokens": 30, "completion_tokens": 8, '
+            b'"prompt_tokens_details": {"cached_tokens": 20}}}',
+            Usage(10, 8, 20),
+        ),
+        (
+            b'{"usage": {"input_tokens": 30, "output_tokens": 8, '
+            b'"input_tokens_details": {"cached_tokens": 5}}}',
+            Usage(25, 8, 5),
+        ),
+        (b'{"usage": {"prompt_tokens": 7, "total_tokens": 7}}', Usage(7, 0)),
+        (sse(CHUNK, CHUNK, USAGE, "[DONE]"), Usage(30, 8)),
+        (sse(USAGE, CHUNK, "[DONE]"), Usage(30, 8)),
+        (sse({"type": "response.completed", "response": RESPONSE}), Usage(30, 8)),
+        (sse({"type": "response.incomplete", "response": RESPONSE}), Usage(30, 8)),
+        (sse(CHUNK, "[DONE]"), None),
+        (sse(CHUNK, USAGE), None),
+        (sse({"type": "response.created", "response": RESPONSE}), None),
+        (b'{"choices": []}', None),
+        (b'{"usage": {"prompt_tokens": 3', None),
+        (b"", None),
+    ],
+)
+def test_usage_is_read_from_whole_bodies_and_from_streams(body: bytes, usage: Usage | None) -> None:
+    assert dialect.usage(CALL, body) == usage
+
+
+# -- headers
+
+
+def test_limits_are_stated_with_the_time_to_full() -> None:
+    headers = {
+        "x-ratelimit-limit-requests": "500",
+        "x-ratelimit-remaining-requests": "499",
+        "x-ratelimit-reset-requests": "120ms",
+        "x-ratelimit-limit-tokens": "30000",
+        "x-ratelimit-remaining-tokens": "29000",
+        "x-ratelimit-reset-tokens": "2s",
+    }
+
+    assert dialect.stated(headers) == {
+        "requests": Stated(500.0, 499.0, 0.0, 0.12),
+        "tokens": Stated(30_000.0, 29_000.0, 0.0, 2.0),
+    }
+
+
+def test_the_tighter_of_organisation_and_project_holds() -> None:
+    headers = {
+        "x-ratelimit-limit-tokens": "30000",
+        "x-ratelimit-remaining-tokens": "29000",
+        "x-ratelimit-limit-project-tokens": "10000",
+        "x-ratelimit-remaining-project-tokens": "9000",
+    }
+
+    assert dialect.stated(headers) == {"tokens": Stated(10_000.0, 9_000.0)}
+
+
+@pytest.mark.parametrize(
+    ("limit", "remaining", "reset"), [("10000", "9999", "8.64s"), ("200", "150", "6h0m0s")]
+)
+def test_a_limit_per_day_is_not_taken_for_one_per_minute(limit: str, remaining: str, reset: str) -> None:
+    headers = {
+        "x-ratelimit-limit-requests": limit,
+        "x-ratelimit-remaining-requests": remaining,
+        "x-ratelimit-reset-requests": reset,
+    }
+
+    assert dialect.stated(headers) == {}
+
+
+def test_a_window_that_resets_as_a_whole_is_still_per_minute() -> None:
+    headers = {
+        "x-ratelimit-limit-requests": "1000",
+        "x-ratelimit-remaining-requests": "999",
+        "x-ratelimit-reset-requests": "1m0s",
+    }
+
+    assert dialect.stated(headers)["requests"].per_minute == 1000.0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-ratelimit-limit-tokens": "-1", "x-ratelimit-remaining-tokens": "-1"},
+        {"x-ratelimit-limit-requests": "", "x-ratelimit-reset-requests": "0"},
+    ],
+)
+def test_headers_without_a_usable_limit_state_nothing(headers: dict[str, str]) -> None:
+    assert dialect.stated(headers) == {}
+
+
+# -- problems
+
+REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (429, error_body(code="rate_limit_exceeded"), "rate_limit"),
+        (429, error_body(code="slow_down"), "rate_limit"),
+        (429, b"", "rate_limit"),
+        (429, error_body(type_="insufficient_quota", code="insufficient_quota"), "spent"),
+        (429, error_body(type_="insufficient_quota", code="credit_balance_exhausted"), "spent"),
+        (429, error_body(code="organization_spend_limit_exceeded"), "spent"),
+        (429, error_body(code="project_spend_limit_exceeded"), "spent"),
+        (429, error_body(code="organization_usage_limit_exceeded"), "spent"),
+        (429, error_body(code="billing_hard_limit_reached"), "spent"),
+        (402, b"", "spent"),
+        (
+            429,
+            error_body("Request too large: TPM: Limit 30,000, Requested 45000.", code="rate_limit_exceeded"),
+            "permanent",
+        ),
+        (
+            429,
+            error_body(
+                REACHED + "tokens per min (TPM): Limit 30000, Used 29000, Requested 2000.",
+                code="rate_limit_exceeded",
+            ),
+            "rate_limit",
+        ),
+        (400, error_body(type_="invalid_request_error"), "permanent"),
+        (401, error_body(code="invalid_api_key"), "permanent"),
+        (403, b"", "permanent"),
+        (404, error_body(code="model_not_found"), "permanent"),
+        (413, b"", "permanent"),
+        (422, b"", "permanent"),
+        (408, b"", "server"),
+        (409, b"", "server"),
+        (500, error_body(type_="server_error"), "server"),
+        (502, b"<html>", "server"),
+        (503, error_body(code="server_is_overloaded"), "overload"),
+        (503, b"", "overload"),
+        (504, b"", "server"),
+        (200, b'{"choices": [{"mess', "connection"),
+        (200, b"", "connection"),
+        (200, sse(CHUNK, USAGE), "connection"),
+        (200, sse(CHUNK, {"error": {"message": "broke", "type": "server_error"}}), "server"),
+        (200, sse(CHUNK, {"error": {"message": "broke"}}, "[DONE]"), "server"),
+        (200, sse({"type": "error", "code": "rate_limit_exceeded", "message": "x"}), "rate_limit"),
+        (
+            200,
+            sse({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}),
+            "server",
+        ),
+        (200, sse({"type": "response.output_text.delta", "delta": "x"}), "connection"),
+        (200, b'{"error": {"code": 429, "message": "upstream"}}', "rate_limit"),
+        (200, b'{"error": {"code": 400, "message": "upstream"}}', "permanent"),
+        (500, b'{"error": "cuda out of memory"}', "server"),
+    ],
+)
+def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:
+    problem = dialect.problem(Reply(status, {}, body))
+
+    assert problem is not None
+    assert problem.kind == kind
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(USAGE).encode(),
+        json.dumps(RESPONSE).encode(),
+        sse(CHUNK, USAGE, "[DONE]"),
+        sse({"type": "response.completed", "response": RESPONSE}),
+        sse({"type": "response.incomplete", "response": RESPONSE}),
+    ],
+)
+def test_a_whole_answer_is_no_problem(body: bytes) -> None:
+    assert dialect.problem(Reply(200, {}, body)) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "type_", "code", "headers", "dimension"),
+    [
+        ("x", "tokens", "rate_limit_exceeded", {}, "tokens"),
+        ("x", "requests", "rate_limit_exceeded", {}, "requests"),
+        ("grew too fast", None, "slow_down", {}, "ramp"),
+        (REACHED + "tokens per min (TPM): Limit 9, Used 9, Requested 1.", None, None, {}, "tokens"),
+        (REACHED + "requests per min (RPM): Limit 3, Used 3, Requested 1.", None, None, {}, "requests"),
+        ("Too many concurrent requests", None, None, {}, "concurrency"),
+        ("Too many concurrent requests", "requests", "rate_limit_exceeded", {}, "concurrency"),
+        ("no", None, None, {"x-ratelimit-remaining-tokens": "0"}, "tokens"),
+        ("no", None, None, {}, None),
+    ],
+)
+def test_a_refusal_names_its_limit_where_the_answer_says(
+    message: str, type_: str | None, code: str | None, headers: dict[str, str], dimension: str | None
+) -> None:
+    problem = dialect.problem(Reply(429, headers, error_body(message, type_, code)))
+
+    assert problem is not None
+    assert problem.dimension == dimension
+
+
+@pytest.mark.parametrize(
+    ("headers", "message", "seconds"),
+    [
+        ({"retry-after": "20"}, "Please try again in 1s.", 20.0),
+        ({"retry-after-ms": "300", "retry-after": "1"}, "", 0.3),
+        ({}, "Please try again in 1.2s. Visit", 1.2),
+        ({}, "Please try again in 7m12s.", 432.0),
+        ({}, "Please try again in 20ms.", 0.02),
+        ({}, "no", None),
+    ],
+)
+def test_the_time_to_wait_comes_from_headers_or_else_from_the_text(
+    headers: dict[str, str], message: str, seconds: float | None
+) -> None:
+    problem = dialect.problem(Reply(429, headers, error_body(message)))
+
+    assert problem is not None
+    assert problem.retry_after_s == (pytest.approx(seconds) if seconds is not None else None)
+
+
+def test_a_message_shows_no_key() -> None:
+    body = error_body("Incorrect API key provided: sk-proj-abc***********xyz.", code="invalid_api_key")
+
+    problem = dialect.problem(Reply(401, {}, body))
+
+    assert problem is not None
+    assert problem.message == "openai answered 401 invalid_api_key: Incorrect API key provided: [redacted]"

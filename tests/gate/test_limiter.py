@@ -1,0 +1,200 @@
+"""Admission in virtual time: exact waits, no refusals, nothing lost when waiters go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from evalve.gate.limiter import Limiter, Permit
+from evalve.gate.messages import Call, Cost, Dimension, Limit, Limits, Stated
+from evalve.gate.state import MemoryState, Refusal
+from evalve.testing import run_in_virtual_time
+
+
+def a_call(model: str = "m") -> Call:
+    return Call(
+        provider="anthropic",
+        host="api.test",
+        model=model,
+        pool=model,
+        key_hash="k",
+        input_bytes=100,
+        max_output_tokens=100,
+        streams=False,
+    )
+
+
+def a_limiter(limits: Limits) -> tuple[Limiter, MemoryState]:
+    state = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
+    return Limiter(state, limits_for=lambda call: limits), state
+
+
+def requests_per_minute(
+    number: float, *, burst: float | None = None, concurrency: int | None = None
+) -> Limits:
+    return Limits({"requests": Limit(number, burst)}, concurrency=concurrency)
+
+
+ONE: Cost = {"requests": 1}
+NO_LIMITS = Limits()
+
+
+async def starts_of(limiter: Limiter, costs: list[Cost], *, hold_s: float = 0.0) -> list[float]:
+    loop = asyncio.get_running_loop()
+    starts: list[float] = []
+
+    async def one(cost: Cost) -> None:
+        permit = await limiter.admit(a_call(), cost)
+        starts.append(round(loop.time(), 4))
+        if hold_s:
+            await asyncio.sleep(hold_s)
+        await limiter.settle(permit, cost, stated={})
+
+    await asyncio.gather(*(one(cost) for cost in costs))
+    return starts
+
+
+def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        run_in_virtual_time(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@virtually
+async def test_a_full_bucket_is_used_at_once_and_then_calls_follow_at_the_rate() -> None:
+    limiter, _ = a_limiter(requests_per_minute(60, burst=10))
+
+    starts = await starts_of(limiter, [ONE] * 12)
+
+    # the bucket holds ten, and half of that is trusted before an answer has confirmed it; a quarter of a
+    # second's worth is always left alone
+    assert starts[:4] == [0.0] * 4
+    assert starts[4:7] == pytest.approx([0.25, 1.25, 2.25])
+
+
+@virtually
+async def test_every_dimension_is_held_at_once() -> None:
+    limits = Limits({"requests": Limit(6000, 100), "input_tokens": Limit(60_000, 1000)})
+    limiter, _ = a_limiter(limits)
+
+    starts = await starts_of(limiter, [{"requests": 1, "input_tokens": 500}] * 4)
+
+    assert starts == pytest.approx([0.0, 0.75, 1.25, 1.75])
+
+
+@virtually
+async def test_a_request_larger_than_the_bucket_is_admitted_when_it_is_full() -> None:
+    limiter, _ = a_limiter(Limits({"input_tokens": Limit(60_000, 1000)}))
+
+    starts = await starts_of(limiter, [{"input_tokens": 5000}, {"input_tokens": 10}])
+
+    assert starts[0] == 0.0
+    assert starts[1] == pytest.approx(4.76)
+
+
+@virtually
+async def test_what_was_booked_too_much_comes_back_with_the_settlement() -> None:
+    limiter, _ = a_limiter(Limits({"output_tokens": Limit(6000, 100)}))
+    loop = asyncio.get_running_loop()
+    first = await limiter.admit(a_call(), {"output_tokens": 1000})
+    await limiter.settle(first, {"output_tokens": 95}, stated={})
+
+    await limiter.admit(a_call(), {"output_tokens": 95})
+
+    assert loop.time() == pytest.approx(1.45)
+
+
+@virtually
+async def test_no_more_calls_are_in_flight_than_the_concurrency_limit_allows() -> None:
+    limiter, _ = a_limiter(requests_per_minute(1e6, concurrency=2))
+
+    starts = await starts_of(limiter, [ONE] * 5, hold_s=10.0)
+
+    assert starts == pytest.approx([0.0, 0.0, 10.0, 10.0, 20.0])
+
+
+@virtually
+async def test_a_cancelled_waiter_gives_its_place_to_the_next() -> None:
+    limiter, _ = a_limiter(requests_per_minute(60, burst=1))
+    loop = asyncio.get_running_loop()
+    await limiter.admit(a_call(), ONE)
+    waiting = [asyncio.create_task(limiter.admit(a_call(), ONE)) for _ in range(3)]
+    await asyncio.sleep(0.5)
+
+    waiting[0].cancel()
+    waiting[1].cancel()
+    await waiting[2]
+
+    assert loop.time() == pytest.approx(1.5)
+
+
+@virtually
+async def test_evaluations_take_turns() -> None:
+    limiter, _ = a_limiter(requests_per_minute(60, burst=1))
+    order: list[str] = []
+
+    async def one(group: str) -> None:
+        await limiter.admit(a_call(), ONE, group=group)
+        order.append(group)
+
+    async with asyncio.TaskGroup() as tasks:
+        for group in ["first"] * 4 + ["second"] * 2:
+            tasks.create_task(one(group))
+
+    # two of the first were on their way when the others came
+    assert order == ["first", "first", "first", "second", "first", "second"]
+
+
+@virtually
+async def test_without_any_limit_the_first_answer_is_awaited_and_then_everybody_goes() -> None:
+    limiter, _ = a_limiter(NO_LIMITS)
+
+    starts = await starts_of(limiter, [ONE] * 5, hold_s=0.5)
+
+    assert starts == pytest.approx([0.0, 0.5, 0.5, 0.5, 0.5])
+
+
+@virtually
+async def test_limits_are_learnt_from_the_first_answers_headers() -> None:
+    limiter, state = a_limiter(NO_LIMITS)
+    first = await limiter.admit(a_call(), ONE)
+    stated: dict[Dimension, Stated] = {"requests": Stated(per_minute=60, remaining=0)}
+    await limiter.settle(first, ONE, stated=stated)
+
+    await limiter.admit(a_call(), ONE)
+    second: Permit = await limiter.admit(a_call(), ONE)
+
+    assert second.started_at_s == pytest.approx(1.9, abs=0.2)
+    assert (await state.peek(a_call().scope)).stated["requests"][0] == 1.0
+
+
+@virtually
+async def test_a_refusal_holds_everybody_back_once_and_service_resumes_without_a_herd() -> None:
+    limiter, _ = a_limiter(requests_per_minute(600, burst=10))
+    refused = [await limiter.admit(a_call(), ONE) for _ in range(3)]
+    for permit in refused:
+        await limiter.settle(permit, {}, stated={}, refusal=Refusal("requests", 5.0))
+
+    starts = await starts_of(limiter, [ONE] * 3)
+
+    # refused after 0.05 s; what the refused calls give back does not bring the resumption forward
+    assert starts == pytest.approx([5.05, 5.15, 5.25], abs=0.01)
+
+
+@virtually
+async def test_a_waiter_that_slept_towards_an_older_instant_books_again_after_a_refusal() -> None:
+    limiter, _ = a_limiter(requests_per_minute(60, burst=1))
+    loop = asyncio.get_running_loop()
+    first = await limiter.admit(a_call(), ONE)
+    waiting = asyncio.create_task(limiter.admit(a_call(), ONE))
+    await asyncio.sleep(0.5)
+
+    await limiter.settle(first, {}, stated={}, refusal=Refusal(None, 30.0))
+    await waiting
+
+    assert loop.time() == pytest.approx(30.5, abs=0.01)
