@@ -15,17 +15,17 @@ from evalve.evaluators import exact_match
 reviews = Path(__file__).with_name("movie_reviews.jsonl")
 model = evalve.model("local")
 
-QUESTION = "Is this film review positive or negative?\n\nReview: {}"
+QUESTION = "Review: {}\nSentiment:"
 LABEL = {
     "type": "object",
     "properties": {"sentiment": {"enum": ["positive", "negative"]}},
     "required": ["sentiment"],
 }
 EXAMPLES = [
-    ("I laughed, I cried, and I want to see it again.", "positive"),
     ("A boring film with a silly plot.", "negative"),
-    ("The acting is terrible, and so is the script.", "negative"),
+    ("I laughed, I cried, and I want to see it again.", "positive"),
     ("A beautiful story, wonderfully told.", "positive"),
+    ("The acting is terrible, and so is the script.", "negative"),
 ]
 
 

@@ -86,4 +86,5 @@ def _draft(evaluation_id: int, run_id: str, index: int, sample: Mapping[str, Any
         tries=sample.get("tries", 1),
         history_json=to_json(sample["history"]) if "history" in sample else None,
         run_id=run_id,
+        calls_json=to_json(sample["calls"]) if "calls" in sample else None,
     )

@@ -59,10 +59,13 @@ def _of_file(said: argparse.Namespace, settings: wiring.Settings, open_store: Op
     except NotFound:
         pasts = [None for _ in collected]  # nothing was recorded here yet, which is no mistake
     return [
-        Subject(one.label, _samples(one, options, past), options.repeat or 1, past)
+        _declared(one, settings.options_for(one.evaluation), past)
         for one, past in zip(collected, pasts, strict=True)
-        if (options := settings.options_for(one.evaluation))
     ]
+
+
+def _declared(one: Collected, options: Options, past: Past | None) -> Subject:
+    return Subject(one.label, _samples(one, options, past), options.repeat or 1, past)
 
 
 def _samples(one: Collected, options: Options, past: Past | None) -> int:

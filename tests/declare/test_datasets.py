@@ -348,3 +348,16 @@ async def test_a_closed_pass_gives_nothing_more() -> None:
     await rows.close()
 
     assert await rows.next(1) == []
+
+
+# -- counting
+
+
+def test_rows_are_counted_where_that_uses_nothing_up(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+
+    assert Dataset([1, 2, 3], ("n",), "here").count() == 3
+    assert Dataset({"n": [1, 2]}, ("n",), "here").count() == 2
+    assert Dataset("rows.jsonl", ("n",), "here", folder=tmp_path).count() == 2
+    assert Dataset(lambda: iter([1]), ("n",), "here").count() is None
+    assert Dataset(iter([1]), ("n",), "here").count() is None

@@ -174,11 +174,9 @@ def test_headers_without_a_remaining_change_no_level() -> None:
 def test_the_latest_of_all_dimensions_sets_the_start_and_every_dimension_is_booked_for_it() -> None:
     state, limits = a_state(requests=(600, 100), input_tokens=(60_000, 1000))
     cost: Cost = {"requests": 1, "input_tokens": 1000}
-    first, second = apply(
-        state, limits, [], [cost, cost], holder="me", now_s=LATER_S, horizon_s=float("inf")
-    )
+    first, second = apply(state, limits, [], [cost, cost], holder="me", now_s=LATER_S, horizon_s=float("inf"))
 
-    assert (first.start_s, second.start_s) == (LATER_S, pytest.approx(LATER_S + 1.0))
+    assert [first.start_s, second.start_s] == pytest.approx([LATER_S, LATER_S + 1.0])
     assert second.binding == "input_tokens"
     # a second after the first, the second finds the other bucket full again: one is missing then
     assert state.buckets["requests"].level(second.start_s) == pytest.approx(99.0)
@@ -231,8 +229,6 @@ def test_a_lower_stated_limit_that_nobody_repeats_is_forgotten() -> None:
 
 
 # -- against a provider
-
-Arrival = dict[Dimension, float]
 
 
 class TrueBuckets:
@@ -352,7 +348,9 @@ class World:
     def _wake(self, event: _Event) -> None:
         assert event.job is not None
         if self.state.version != event.job.version:
-            self._apply(event, [Settlement(event.job.cost, {}, event.job.start_s, version=event.job.version)], [])
+            self._apply(
+                event, [Settlement(event.job.cost, {}, event.job.start_s, version=event.job.version)], []
+            )
             self._ask(event)
             return
         self.outcome.last_start_s = event.at_s
@@ -370,7 +368,13 @@ class World:
         dimension, retry_after_s = refused
         refusal = Refusal(dimension, retry_after_s)
         settlement = Settlement(
-            event.job.cost, {"requests": 1}, event.job.start_s, self._stated(event), True, refusal, event.job.version
+            event.job.cost,
+            {"requests": 1},
+            event.job.start_s,
+            self._stated(event),
+            True,
+            refusal,
+            event.job.version,
         )
         self._apply(event, [settlement], [])
         event.job.is_retried = True
@@ -381,7 +385,13 @@ class World:
         self.outcome.answered += 1
         self.outcome.last_answer_s = event.at_s
         settlement = Settlement(
-            event.job.cost, event.job.actual, event.job.start_s, self._stated(event), True, None, event.job.version
+            event.job.cost,
+            event.job.actual,
+            event.job.start_s,
+            self._stated(event),
+            True,
+            None,
+            event.job.version,
         )
         self._apply(event, [settlement], [])
 
@@ -411,12 +421,14 @@ def large_among_small() -> list[_Job]:
 
 
 @pytest.mark.parametrize("processes", [1, 4, 16])
-@pytest.mark.parametrize("delay_s", [0.0, 0.02])
+@pytest.mark.parametrize("states", [False, True], ids=["without headers", "with headers"])
+@pytest.mark.parametrize("delay_s", [0.0, 0.05])
 def test_nothing_is_refused_when_large_and_small_calls_share_two_limits(
-    processes: int, delay_s: float
+    processes: int, states: bool, delay_s: float
 ) -> None:
+    provider = TrueBuckets(RATES)
     world = World(
-        CONFIGURED, TrueBuckets(RATES), large_among_small(), processes=processes, delay_s=delay_s
+        CONFIGURED, provider, large_among_small(), processes=processes, states=states, delay_s=delay_s
     )
 
     outcome = world.run()
@@ -427,8 +439,12 @@ def test_nothing_is_refused_when_large_and_small_calls_share_two_limits(
 
 
 @pytest.mark.parametrize("processes", [1, 4, 16])
-def test_nothing_is_refused_after_a_pause_to_which_everybody_had_booked_beyond(processes: int) -> None:
-    world = World(CONFIGURED, TrueBuckets(RATES), large_among_small(), processes=processes)
+@pytest.mark.parametrize("states", [False, True], ids=["without headers", "with headers"])
+def test_nothing_is_refused_after_a_pause_that_everybody_had_booked_into(
+    processes: int, states: bool
+) -> None:
+    provider = TrueBuckets(RATES)
+    world = World(CONFIGURED, provider, large_among_small(), processes=processes, states=states)
     world.at(40.0, "pause", "the provider")
 
     outcome = world.run()
@@ -441,7 +457,7 @@ def evenly(count: int, cost: Cost) -> Iterator[_Job]:
     return (_Job(cost, cost) for _ in range(count))
 
 
-@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("processes", [1, 4, 16])
 @pytest.mark.parametrize("depth_s", [1.0, 60.0])
 def test_another_user_of_the_key_is_noticed_and_left_room(processes: int, depth_s: float) -> None:
     rates: dict[Dimension, tuple[float, float]] = {"requests": (40.0, 40.0 * depth_s)}
@@ -456,3 +472,58 @@ def test_another_user_of_the_key_is_noticed_and_left_room(processes: int, depth_
     assert outcome.answered == 6000
     assert outcome.refused < 60
     assert 6000 / left_for_us >= 0.9
+
+
+@pytest.mark.parametrize("delay_s", [0.005, 0.1])
+def test_nobody_is_refused_while_true_headers_come_with_every_answer(delay_s: float) -> None:
+    rates: dict[Dimension, tuple[float, float]] = {"requests": (40.0, 40.0)}
+    jobs = list(evenly(3000, {"requests": 1}))
+    world = World(
+        Limits({"requests": Limit(2400, 40)}),
+        TrueBuckets(rates),
+        jobs,
+        processes=4,
+        states=True,
+        delay_s=delay_s,
+    )
+
+    outcome = world.run()
+
+    assert (outcome.refused, outcome.answered) == (0, 3000)
+    assert outcome.last_start_s < (3000 - 40) / 40 * 1.03
+
+
+def test_what_refused_calls_give_back_does_not_start_a_herd() -> None:
+    state, limits = a_state(input_tokens=(60_000, 1000))
+    cost: Cost = {"input_tokens": 100}
+    sent = apply(state, limits, [], [cost] * 5, holder="me", now_s=LATER_S, horizon_s=0.0)
+    refusal = Refusal("input_tokens", 10.0)
+    settlements = [Settlement(cost, {}, one.start_s, {}, True, refusal, version=one.version) for one in sent]
+
+    bookings = apply(
+        state, limits, settlements, [cost] * 3, holder="me", now_s=LATER_S + 1, horizon_s=float("inf")
+    )
+
+    starts = [one.start_s for one in bookings]
+    # a token is there after ten seconds, a hundred a tenth of a second later
+    assert starts == pytest.approx([LATER_S + 11.1, LATER_S + 11.2, LATER_S + 11.3], abs=0.002)
+
+
+def test_what_a_penalty_has_not_touched_is_given_back_in_full() -> None:
+    state, limits = a_state(requests=(60, 10), input_tokens=(60_000, 1000))
+    cost: Cost = {"requests": 1, "input_tokens": 500}
+    (sent,) = apply(state, limits, [], [cost], holder="me", now_s=LATER_S, horizon_s=0.0)
+    refused = Settlement(
+        cost,
+        {"requests": 1},
+        sent.start_s,
+        {},
+        True,
+        Refusal("requests", 10.0),
+        version=sent.version,
+    )
+
+    apply(state, limits, [refused], [], holder="me", now_s=LATER_S, horizon_s=0.0)
+
+    assert state.buckets["input_tokens"].level(LATER_S) == pytest.approx(1000.0)
+    assert state.buckets["requests"].level(LATER_S) < 0

@@ -243,6 +243,7 @@ class ScopeState:
                 bucket.take(amount, start_s)
                 held.uncharged[dimension] = held.uncharged.get(dimension, 0.0) + amount
         if start_s > now_s + AS_GOOD_AS_SENT_S:
+            self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, self.version, dict(cost)))
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
         return Booking(start_s, cost, self.version, binding, per_s=bound.per_s if bound else 0.0)

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
 
-from evalve.errors import EvalveError
 from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cassettes import Cassettes
 from evalve.gate.flights import Flights
-from evalve.gate.messages import Call, Reply, Usage
+from evalve.gate.messages import Call, Reply, SendError, Usage
 
 _LOG = logging.getLogger(__name__)
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -25,8 +24,11 @@ CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
 
 
-class CacheMiss(EvalveError):
+class CacheMiss(SendError):
     """With `--cache read`: an answer is not in the cache, and nobody may be asked for it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reached=False)
 
 
 @dataclass(frozen=True, slots=True)

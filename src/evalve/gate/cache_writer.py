@@ -93,6 +93,7 @@ class ThreadWriter:
     def __init__(self, file: CacheFile) -> None:
         self._file = file
         self._starting = threading.Lock()
+        self._made_by = os.getpid()
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = 0
@@ -139,6 +140,8 @@ class ThreadWriter:
         return True
 
     def _started(self) -> bool:
+        if self._made_by != os.getpid():  # a forked child may have got the lock while it was held
+            self._starting, self._made_by = threading.Lock(), os.getpid()
         with self._starting:
             if not self._closed and self._pid != os.getpid():
                 self._queue = SimpleQueue()  # a forked child must not write what its parent has queued

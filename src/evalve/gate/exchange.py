@@ -6,7 +6,7 @@ run on the caller's loop; what they share is the process's, and any thread and l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -157,9 +157,13 @@ class Gate:
                 begun = await self._begun(errand, stack)
                 story.note(begun.problem)
                 if begun.live is not None:
-                    yield StreamedReply(
-                        begun.live.status, begun.live.headers, self._passed_on(errand, begun, key)
-                    )
+                    chunks = self._passed_on(errand, begun, key)
+                    try:
+                        yield StreamedReply(begun.live.status, begun.live.headers, chunks)
+                    finally:
+                        # not left to the garbage collector; one that was never begun runs no `finally`
+                        await chunks.aclose()
+                        await self._broken_off(errand, begun)
                     return
                 problem = begun.problem
                 if problem is None or not await self._tries_again(errand, story, problem):
@@ -187,21 +191,22 @@ class Gate:
         stack.push_async_exit(opening)
         return _Tried(live=live, permit=permit)
 
-    async def _passed_on(self, errand: _Errand, begun: _Tried, key: str | None) -> AsyncIterator[bytes]:
+    async def _passed_on(
+        self, errand: _Errand, begun: _Tried, key: str | None
+    ) -> AsyncGenerator[bytes, None]:
         """The stream's chunks, one behind: the last is given when the whole is kept and settled."""
         live, permit = begun.live, begun.permit
         assert live is not None and permit is not None
         received: list[bytes] = []
-        whole = False
         try:
             async for chunk in live.chunks:
                 if received:
                     yield received[-1]
                 received.append(chunk)
-            whole = True
-        finally:
-            if not whole:
-                await self._limiter.settle(permit, permit.cost, stated=errand.dialect.stated(live.headers))
+        except BaseException:
+            await self._broken_off(errand, begun)
+            raise
+        begun.permit = None
         reply = Reply(live.status, live.headers, b"".join(received))
         tried = await self._answered(errand, permit, reply)
         if tried.problem is not None:
@@ -210,6 +215,13 @@ class Gate:
             await self._keep(errand, key, tried)
         if received:
             yield received[-1]
+
+    async def _broken_off(self, errand: _Errand, begun: _Tried) -> None:
+        """A stream that was not read to its end: what was booked for it stays spent."""
+        permit, begun.permit = begun.permit, None
+        if permit is not None and begun.live is not None:
+            stated = errand.dialect.stated(begun.live.headers)
+            await self._limiter.settle(permit, permit.cost, stated=stated)
 
     # -- the layers' own steps
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import functools
 import importlib.util
 import socket
@@ -48,15 +49,21 @@ class AiohttpSender:
     """
 
     def __init__(self, timeouts: Timeouts | None = None) -> None:
+        self._minds_proxies = True
         self._sessions = _Sessions()
         self._set_timeouts(timeouts or Timeouts())
         weakref.finalize(self._sessions, _close_without_waiting, self._sessions.by_loop)
 
     def with_timeouts(self, timeouts: Timeouts) -> AiohttpSender:
         """The same sessions under other timeouts."""
-        sender = object.__new__(AiohttpSender)
-        sender._sessions = self._sessions
+        sender = copy.copy(self)
         sender._set_timeouts(timeouts)
+        return sender
+
+    def direct(self) -> AiohttpSender:
+        """The same sessions past any proxy, for a server that this process has started itself."""
+        sender = copy.copy(self)
+        sender._minds_proxies = False
         return sender
 
     def _set_timeouts(self, timeouts: Timeouts) -> None:
@@ -92,7 +99,7 @@ class AiohttpSender:
         opened = self._sessions.by_loop.get(asyncio.get_running_loop()) or await self._sessions.open()
         url = URL(request.url, encoded=True)
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_REQUEST_HEADERS}
-        proxy = opened.proxy_for(url)
+        proxy = opened.proxy_for(url) if self._minds_proxies else _NO_PROXY
         return await opened.session.request(
             request.method,
             url,
@@ -147,6 +154,9 @@ class _Proxy:
     headers_for_http: dict[str, str] = field(default_factory=dict)
     """aiohttp sends `proxy_headers` only with CONNECT, so plain requests carry the password themselves."""
     headers_for_https: dict[str, str] | None = None
+
+
+_NO_PROXY = _Proxy()
 
 
 def env_proxy(url_scheme: str, host: str) -> str | None:

@@ -36,6 +36,10 @@ CREATE TABLE IF NOT EXISTS scopes (
 ) WITHOUT ROWID
 """
 _CHECK_HOLDERS_EVERY_S = 5.0
+_SAME_START_S = 2.0
+"""Two readings of one process's start differ when the machine's clock is corrected."""
+_INHERITED: list[sqlite3.Connection] = []
+"""Connections that a fork copied: closing them here would disturb the parent."""
 
 
 def machine_now_s() -> float:
@@ -167,7 +171,10 @@ class SqliteState:
 
     def _connected(self) -> sqlite3.Connection:
         """This process's connection; a forked child opens its own."""
-        if self._connection is None or self._pid != os.getpid():
+        if self._connection is not None and self._pid != os.getpid():
+            _INHERITED.append(self._connection)
+            self._connection = None
+        if self._connection is None:
             self._connection = self._opened()
             self._pid = os.getpid()
         return self._connection
@@ -199,6 +206,9 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(_TABLES)
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
     except BaseException:
         connection.close()
         raise
@@ -219,14 +229,19 @@ def _started(pid: int) -> str:
     import psutil
 
     try:
-        return f"{psutil.Process(pid).create_time():.2f}"
+        process = psutil.Process(pid)
+        is_killed = process.status() == psutil.STATUS_ZOMBIE  # and nobody has waited for it yet
+        return "gone" if is_killed else f"{process.create_time():.2f}"
     except psutil.Error:
         return "gone"
 
 
 def _is_alive(holder: str) -> bool:
     pid, _, started = holder.partition(":")
-    return _started(int(pid)) == started
+    now_told = _started(int(pid))
+    if "gone" in (now_told, started):
+        return now_told == started
+    return abs(float(now_told) - float(started)) < _SAME_START_S
 
 
 def _in_words(holder: str) -> str:

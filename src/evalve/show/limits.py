@@ -169,16 +169,10 @@ def _in_flight(scope: ScopeNow) -> str:
 
 
 def _holder(holder: HolderNow, width: int | None) -> str:
-    booked = [
-        f"{_amount(amount)} {_words(dimension)}"
-        for dimension, amount in holder.booked.items()
-        if amount and dimension != "requests"
-    ]
-    holds = ", ".join([figures.plural(holder.in_flight, "call"), *booked])
-    who = visible(holder.who)
+    who, holds = visible(holder.who), f": {figures.plural(holder.in_flight, 'call')}"
     if width is not None:
-        who = shortened(who, max(20, width - width_of(f"{_INDENT}{_INDENT}: {holds}")))
-    return f"{who}: {holds}"
+        who = shortened(who, max(20, width - width_of(_INDENT + _INDENT + holds)))
+    return who + holds
 
 
 # -- one figure

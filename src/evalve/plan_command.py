@@ -1,0 +1,179 @@
+"""`evalve plan`: from a file or an experiment to what running it will take, before anything is spent."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalve import wiring
+from evalve.declare.experiments import Configuration
+from evalve.errors import OptionError
+from evalve.gate.booking import ScopeState
+from evalve.gate.doors.naming import target_of
+from evalve.gate.doors.wires import wire_of
+from evalve.gate.messages import Call, Cost, Dialect, Limits, Request, Usage
+from evalve.gate.planning import Work, in_force, plan
+from evalve.gate.presets import TIERS, limits_for, read_limits
+from evalve.gate.prices import Prices, prices_from
+from evalve.gate.state_sqlite import SqliteState
+from evalve.gating import limits_path, limits_reader
+from evalve.options import Options, suggestion
+from evalve.plan_subjects import OpenStore, Subject, subjects_of
+from evalve.show.plans import HERE, plan_json, plan_text
+
+_ANY_MODEL = "anthropic/any"
+"""Whose wire is taken where no model is known: the tiers that there are presets for are Anthropic's."""
+
+
+def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -> Iterable[str]:
+    options = Options(
+        samples=said.samples, repeat=said.repeat, model=None if said.model is None else (said.model,)
+    )
+    settings = wiring.settings(options, folder=Path.cwd(), environ=os.environ)
+    subjects = subjects_of(said, settings, open_store)
+    model = _model(settings.options_for_any().model, subjects)
+    provider = Provider.of(model, settings.configuration, os.environ)
+    planned = plan(
+        [_work(subject, said, provider) for subject in subjects], _limits(provider, said.tier, os.environ)
+    )
+    if said.json:
+        return [plan_json(planned, model=model)]
+    return plan_text(planned, model=model, width=width)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """The model that will be asked; where none is known, some model of Anthropic's without a price."""
+
+    model: str | None
+    call: Call
+    dialect: Dialect
+    prices: Prices
+    configured: Limits
+
+    @classmethod
+    def of(cls, model: str | None, configuration: Configuration, environ: Mapping[str, str]) -> Provider:
+        target = target_of(model or _ANY_MODEL, environ=environ)
+        wire = wire_of(target.provider)
+        body = json.dumps({"model": target.model, "messages": []}).encode()
+        call = wire.dialect.read(
+            Request("POST", wire.url(target.base_url), wire.headers(target.api_key), body)
+        )
+        assert call is not None, "every wire writes what its dialect reads"
+        configured = limits_reader(configuration, environ)(call) if model is not None else Limits()
+        return cls(model, call, wire.dialect, prices_from(configuration.prices, environ), configured)
+
+    def cost_usd(self, usage: Usage) -> float | None:
+        return self.prices.cost(self.call.model, usage) if self.model is not None else None
+
+
+def _model(said: tuple[str, ...] | None, subjects: Iterable[Subject]) -> str | None:
+    """What was said, else what all earlier runs were made with."""
+    if said is not None and len(said) > 1:
+        raise OptionError(f"a plan is for one model: say which with --model ({', '.join(said)})")
+    if said:
+        return said[0]
+    recorded = {subject.past.model for subject in subjects if subject.past is not None}
+    return recorded.pop() if len(recorded) == 1 else None
+
+
+def _work(subject: Subject, said: argparse.Namespace, provider: Provider) -> Work:
+    past = subject.past.calls if subject.past is not None else None
+    calls_per_sample, latency_s = said.calls_per_sample, said.latency_s
+    input_tokens, output_tokens, read, written = said.input_tokens, said.output_tokens, 0.0, 0.0
+    if past is not None:
+        calls_per_sample = past.calls_per_sample if calls_per_sample is None else calls_per_sample
+        latency_s = past.latency_s if latency_s is None else latency_s
+        output_tokens = past.output_tokens if output_tokens is None else output_tokens
+        if input_tokens is None and past.input_tokens is not None:
+            read, written = past.cache_read_tokens or 0.0, past.cache_write_tokens or 0.0
+            input_tokens = past.input_tokens
+    usage = Usage(round(input_tokens or 0), round(output_tokens or 0), round(read), round(written))
+    return Work(
+        label=subject.label,
+        samples=subject.samples,
+        repeat=subject.repeat,
+        calls_per_sample=1.0 if calls_per_sample is None else calls_per_sample,
+        input_tokens=None if input_tokens is None else input_tokens + read + written,
+        output_tokens=output_tokens,
+        latency_s=latency_s,
+        cost_usd=_cost_usd(subject, said, provider, usage)
+        if input_tokens is not None and output_tokens is not None
+        else None,
+        takes=_takes(provider, usage, input_tokens, output_tokens),
+        source=_sources(subject, said),
+    )
+
+
+def _cost_usd(subject: Subject, said: argparse.Namespace, provider: Provider, usage: Usage) -> float | None:
+    """What earlier calls cost, where the next are like them; else by the table of prices."""
+    past = subject.past
+    alike = said.input_tokens is None and said.output_tokens is None
+    if past is not None and alike and provider.model == past.model and past.calls.cost_usd is not None:
+        return past.calls.cost_usd
+    return provider.cost_usd(usage)
+
+
+def _takes(provider: Provider, usage: Usage, input_tokens: float | None, output_tokens: float | None) -> Cost:
+    """What a call takes of each limit; what is not known is left out."""
+    unknown = set()
+    if input_tokens is None:
+        unknown |= {"input_tokens", "tokens"}
+    if output_tokens is None:
+        unknown |= {"output_tokens", "tokens"}
+    charged = provider.dialect.charged(provider.call, usage)
+    return {dimension: amount for dimension, amount in charged.items() if dimension not in unknown}
+
+
+def _sources(subject: Subject, said: argparse.Namespace) -> str:
+    flags = (said.calls_per_sample, said.input_tokens, said.output_tokens, said.latency_s)
+    sources = ["flags"] if any(flag is not None for flag in flags) else []
+    if subject.past is not None and any(flag is None for flag in flags):
+        sources.append(subject.past.source)
+    elif said.calls_per_sample is None:
+        sources.append("1 call assumed")
+    return ", ".join(sources)
+
+
+def _limits(provider: Provider, tier: str | None, environ: Mapping[str, str]) -> dict[str, Limits]:
+    """What holds here, where anything does, and each tier that there are presets for."""
+    scopes: dict[str, Limits] = {}
+    if provider.model is not None:
+        learnt, now_s = _learnt(provider.call.scope, limits_path(environ))
+        here = in_force(provider.configured, learnt, now_s)
+        if here.by_dimension or here.concurrency is not None:
+            scopes[HERE] = here
+    whose, call = provider.call.dialect, provider.call
+    known = TIERS.get(whose, {})
+    if tier is not None and tier not in known:
+        hint = suggestion(tier, known) or (f"; known: {', '.join(known)}" if known else "")
+        raise OptionError(f"--tier: {whose} has no tier {tier!r}{hint}")
+    for name in known if tier is None else [tier]:
+        limits = limits_for(whose, call.model, call.pool, read_limits({whose: {"tier": name}}), {})
+        if limits.by_dimension:
+            scopes[f"tier {name}"] = limits
+    return scopes
+
+
+def _learnt(scope: str, path: Path) -> tuple[ScopeState, float]:
+    """What answers to this key have stated, and the instant by the same clock."""
+    state = SqliteState(path, only_look=True)
+    if not path.exists() or path.stat().st_size == 0:
+        return ScopeState(), state.now_s()  # nothing is made for the sake of looking
+
+    async def look() -> ScopeState:
+        try:
+            return await state.peek(scope)
+        finally:
+            await state.close()
+
+    try:
+        return asyncio.run(look()), state.now_s()
+    except sqlite3.Error:
+        return ScopeState(), state.now_s()  # of use, but not needed

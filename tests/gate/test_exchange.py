@@ -1,0 +1,810 @@
+"""The layers of the gate together: what is sent, when, what is kept, and what it is counted as."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.gate.cache import CacheMode, ResponseCache
+from evalve.gate.cache_store import CacheStore
+from evalve.gate.dialects.finding import recognised
+from evalve.gate.estimates import Estimates
+from evalve.gate.exchange import Gate
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Call, Limit, Limits, Reply, Request, Sender, SendError, StreamedReply, Usage
+from evalve.gate.metering import Meter
+from evalve.gate.retry import Retries
+from evalve.gate.sender import AiohttpSender, Timeouts
+from evalve.gate.state import MemoryState
+from evalve.simulator import Behaviour, Faults, Simulator
+from evalve.simulator import Limits as TrueLimits
+from evalve.testing import run_in_virtual_time
+
+KEY = "sk-very-secret-0123456789"
+URL = "https://api.anthropic.com/v1/messages"
+WIDE = Limits({"requests": Limit(6e6, 1e5)})
+
+
+def a_request(prompt: str = "hello", *, stream: bool = False, url: str = URL) -> Request:
+    body = {
+        "model": "claude-test",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": prompt}],
+        **({"stream": True} if stream else {}),
+    }
+    headers = {"content-type": "application/json", "x-api-key": KEY, "anthropic-version": "2023-06-01"}
+    return Request("POST", url, headers, json.dumps(body).encode())
+
+
+def ok(text: str = "fine", *, input_tokens: int = 10, output_tokens: int = 5, **headers: str) -> Reply:
+    body = {
+        "type": "message",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": input_tokens, "output_tokens": output_tokens},
+    }
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(200, {"content-type": "application/json", **named}, json.dumps(body).encode())
+
+
+def failed(status: int, kind: str = "api_error", message: str = "no", **headers: str) -> Reply:
+    body = {"type": "error", "error": {"type": kind, "message": message}}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status, {"content-type": "application/json", **named}, json.dumps(body).encode())
+
+
+EVENTS = [
+    b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":10}}}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"a"}}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"b"}}\n\n',
+    b'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":5}}\n\n',
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+]
+
+
+@dataclass
+class FakeSender:
+    """Gives its answers in order, the last again and again, and remembers when it was asked."""
+
+    answers: Sequence[Reply | BaseException] = field(default_factory=lambda: [ok()])
+    takes_s: float = 1.0
+    events: Sequence[bytes | BaseException] = field(default_factory=lambda: EVENTS)
+    sent_at_s: list[float] = field(default_factory=list)
+    closed: int = 0
+
+    async def send(self, request: Request) -> Reply:
+        answer = self._next()
+        await asyncio.sleep(self.takes_s)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamedReply]:
+        answer = self._next()
+        if isinstance(answer, BaseException):
+            raise answer
+        try:
+            if answer.status == 200:
+                yield StreamedReply(200, {"content-type": "text/event-stream"}, self._chunks())
+            else:
+                yield StreamedReply(answer.status, answer.headers, one_chunk(answer.body))
+        finally:
+            self.closed += 1
+
+    def _next(self) -> Reply | BaseException:
+        self.sent_at_s.append(asyncio.get_running_loop().time())
+        return self.answers[min(len(self.sent_at_s), len(self.answers)) - 1]
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        for event in self.events:
+            await asyncio.sleep(self.takes_s)
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+
+async def one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+class World:
+    """A gate with everything it is made of."""
+
+    def __init__(self, folder: Path, *, limits: Limits = WIDE, mode: CacheMode = "on") -> None:
+        self.store = CacheStore(folder, inline=True)
+        self.cache = ResponseCache(mode, store=self.store)
+        self.state = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
+        self.limiter = Limiter(self.state, limits_for=lambda call: limits)
+        self.meter = Meter(price)
+        self.gate = Gate(
+            read=recognised,
+            cache=self.cache,
+            retries=Retries(random=lambda: 0.0),
+            limiter=self.limiter,
+            estimates=Estimates(),
+            meter=self.meter,
+        )
+
+    async def in_flight(self) -> int:
+        views = await self.state.views()
+        return sum(held.in_flight for view in views for held in view.state.holders.values())
+
+    async def chunks(self, request: Request, sender: Sender) -> list[bytes]:
+        async with self.gate.stream(request, sender) as reply:
+            return [chunk async for chunk in reply.chunks]
+
+
+def price(model: str, usage: Usage) -> float | None:
+    """A cent for every token of an answer."""
+    return usage.output_tokens / 100
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        run_in_virtual_time(test(*arguments, **named))
+
+    return run
+
+
+@contextmanager
+def in_sample(repeat: int = 0, **changes: Any) -> Iterator[SampleContext]:
+    context = replace(SampleContext("exp", "eval_a", "s1", repeat, 1, CallLog()), **changes)
+    token = SAMPLE.set(context)
+    try:
+        yield context
+    finally:
+        SAMPLE.reset(token)
+
+
+# -- the order of the layers
+
+
+@virtually
+async def test_what_no_dialect_reads_passes_straight_through(world: World) -> None:
+    sender = FakeSender([failed(500), ok()])
+    request = Request("GET", "https://api.anthropic.com/v1/models", {}, b"")
+
+    reply = await world.gate.exchange(request, sender)
+    async with world.gate.stream(request, sender) as streamed:
+        status = streamed.status
+
+    assert (reply.status, status) == (500, 200)
+    assert await world.state.views() == []
+    assert world.meter.totals()["requests"] == 0
+    assert world.cache.counts.misses == 0
+
+
+@virtually
+async def test_a_hit_spends_no_budget_and_waits_for_no_limit(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(1, 1)}))
+    sender = FakeSender()
+    loop = asyncio.get_running_loop()
+    first = await world.gate.exchange(a_request(), sender)
+    asked_s = loop.time()
+    world.gate.budget_usd = 0.0
+
+    second = await world.gate.exchange(a_request(), sender)
+
+    assert (first.cached, second.cached) == (False, True)
+    assert second.body == first.body
+    assert loop.time() == asked_s
+    assert len(sender.sent_at_s) == 1
+    assert (world.meter.totals()["cached"], world.meter.totals()["cost_usd"]) == (1, 0.05)
+    world.store.close()
+
+
+@virtually
+async def test_equal_requests_at_once_are_sent_once(world: World) -> None:
+    sender = FakeSender()
+
+    replies = await asyncio.gather(*(world.gate.exchange(a_request(), sender) for _ in range(5)))
+
+    assert [reply.body for reply in replies] == [ok().body] * 5
+    assert len(sender.sent_at_s) == 1
+    assert (world.meter.totals()["requests"], world.meter.totals()["cached"]) == (1, 4)
+
+
+@virtually
+async def test_without_the_cache_everything_is_sent(tmp_path: Path) -> None:
+    world, sender = World(tmp_path, mode="off"), FakeSender()
+
+    await asyncio.gather(*(world.gate.exchange(a_request(), sender) for _ in range(3)))
+
+    assert len(sender.sent_at_s) == 3
+    world.store.close()
+
+
+@virtually
+async def test_calls_are_held_to_the_limits(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(60, 1)}))
+    sender = FakeSender(takes_s=0.0)
+
+    await asyncio.gather(*(world.gate.exchange(a_request(f"{n}"), sender) for n in range(4)))
+
+    gaps = [later - earlier for earlier, later in zip(sender.sent_at_s, sender.sent_at_s[1:], strict=False)]
+    assert gaps[1:] == pytest.approx([1.0, 1.0])
+    world.store.close()
+
+
+# -- which answers are the same
+
+
+@virtually
+async def test_asking_twice_in_one_attempt_gives_two_answers(world: World) -> None:
+    sender = FakeSender([ok("one"), ok("two")])
+
+    with in_sample():
+        first = await world.gate.exchange(a_request(), sender)
+        second = await world.gate.exchange(a_request(), sender)
+
+    assert (b"one" in first.body, b"two" in second.body) == (True, True)
+
+
+@virtually
+async def test_the_same_attempt_again_has_the_same_answers(world: World) -> None:
+    sender = FakeSender([ok("one"), ok("two"), ok("three")])
+    bodies: list[bytes] = []
+
+    for _ in range(2):
+        with in_sample():
+            bodies += [(await world.gate.exchange(a_request(), sender)).body for _ in range(2)]
+
+    assert bodies[:2] == bodies[2:]
+    assert len(sender.sent_at_s) == 2
+
+
+@virtually
+async def test_after_a_failure_the_next_try_of_the_sample_pays_only_for_what_is_missing(
+    world: World,
+) -> None:
+    sender = FakeSender([ok("one"), ok("two")])
+
+    with in_sample() as sample:
+        first = await world.gate.exchange(a_request(), sender)
+        sample.calls.ordinals.clear()  # what the runner does when a try raised
+        again = await world.gate.exchange(a_request(), sender)
+        further = await world.gate.exchange(a_request(), sender)
+
+    assert again.body == first.body
+    assert again.cached and not further.cached
+    assert len(sender.sent_at_s) == 2
+
+
+@virtually
+async def test_each_repeat_has_answers_of_its_own(world: World) -> None:
+    sender = FakeSender([ok("one"), ok("two")])
+
+    with in_sample(repeat=0):
+        first = await world.gate.exchange(a_request(), sender)
+    with in_sample(repeat=1):
+        second = await world.gate.exchange(a_request(), sender)
+
+    assert first.body != second.body
+
+
+@virtually
+async def test_the_key_of_the_account_does_not_matter_to_the_cache(world: World) -> None:
+    sender, request = FakeSender(), a_request()
+    await world.gate.exchange(request, sender)
+
+    other = replace(request, headers={**request.headers, "x-api-key": "sk-another"})
+    reply = await world.gate.exchange(other, sender)
+
+    assert reply.cached
+
+
+# -- trying again
+
+
+@virtually
+async def test_a_refusal_is_obeyed_in_full_and_admitted_anew(world: World) -> None:
+    sender = FakeSender([failed(429, "rate_limit_error", retry_after="7"), ok()], takes_s=0.0)
+
+    with in_sample() as sample:
+        reply = await world.gate.exchange(a_request(), sender)
+
+    assert reply.status == 200
+    assert sender.sent_at_s == pytest.approx([0.0, 7.0], abs=0.5)
+    assert sender.sent_at_s[1] >= 7.0
+    assert (sample.calls.requests, sample.calls.refusals, sample.calls.retries) == (2, 1, 1)
+    assert await world.in_flight() == 0
+
+
+@virtually
+async def test_a_refusal_holds_back_every_other_call_of_the_scope(world: World) -> None:
+    refused = FakeSender([failed(429, "rate_limit_error", retry_after="7"), ok()], takes_s=0.0)
+    other = FakeSender()
+    waiting = asyncio.create_task(world.gate.exchange(a_request("one"), refused))
+    await asyncio.sleep(0.5)
+
+    await world.gate.exchange(a_request("two"), other)
+    await waiting
+
+    assert other.sent_at_s[0] >= 7.0
+
+
+@virtually
+async def test_refusals_are_obeyed_however_many_there_are(world: World) -> None:
+    refused = failed(429, "rate_limit_error", retry_after="1")
+    sender = FakeSender([*[refused] * 12, ok()], takes_s=0.0)
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (200, 13)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, "api_error"), (529, "overloaded_error"), (503, "overloaded_error")]
+)
+@virtually
+async def test_a_broken_server_is_tried_six_times_and_its_last_answer_is_final(
+    status: int, kind: str, world: World
+) -> None:
+    sender = FakeSender([failed(status, kind)])
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (status, 6)
+    assert await world.in_flight() == 0
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
+@virtually
+async def test_what_is_wrong_with_the_request_is_told_at_once(status: int, world: World) -> None:
+    sender = FakeSender([failed(status, "invalid_request_error")])
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (status, 1)
+
+
+@virtually
+async def test_spent_credit_stops_the_run_at_once(world: World) -> None:
+    message = "Your credit balance is too low to access the Anthropic API."
+    sender = FakeSender([failed(400, "invalid_request_error", message)])
+    reasons: list[str] = []
+
+    with in_sample(stop_run=reasons.append):
+        reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (400, 1)
+    assert len(reasons) == 1
+    assert "credit balance" in reasons[0]
+
+
+@pytest.mark.parametrize("reached", [False, True])
+@virtually
+async def test_a_connection_that_fails_is_tried_again(reached: bool, world: World) -> None:
+    sender = FakeSender([SendError("reset", reached=reached), SendError("reset", reached=reached), ok()])
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (200, 3)
+
+
+@virtually
+async def test_a_connection_that_keeps_failing_is_an_error_in_the_end(world: World) -> None:
+    sender = FakeSender([SendError("reset", reached=False)])
+
+    with pytest.raises(SendError, match="reset"):
+        await world.gate.exchange(a_request(), sender)
+
+    assert len(sender.sent_at_s) == 6
+    assert await world.in_flight() == 0
+
+
+@virtually
+async def test_half_an_answer_is_asked_for_again_and_never_kept(world: World) -> None:
+    half = Reply(200, {"content-type": "application/json"}, ok().body[:40])
+    sender = FakeSender([half, ok("whole")])
+
+    reply = await world.gate.exchange(a_request(), sender)
+    kept = await world.gate.exchange(a_request(), sender)
+
+    assert b"whole" in reply.body
+    assert kept.body == reply.body
+    assert len(sender.sent_at_s) == 2
+
+
+@virtually
+async def test_a_wait_between_tries_holds_no_concurrent_call(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(6e6, 1e5)}, concurrency=1))
+    troubled = FakeSender([failed(500, retry_after="100"), ok()], takes_s=0.0)
+    other = FakeSender()
+    waiting = asyncio.create_task(world.gate.exchange(a_request("one"), troubled))
+    await asyncio.sleep(1)
+
+    await world.gate.exchange(a_request("two"), other)
+    await waiting
+
+    assert other.sent_at_s[0] < 2
+    world.store.close()
+
+
+# -- what is kept
+
+
+@virtually
+async def test_an_answer_is_committed_before_the_caller_sees_it(world: World, tmp_path: Path) -> None:
+    await world.gate.exchange(a_request(), FakeSender())
+
+    with sqlite3.connect(f"file:{world.store.path}?mode=ro", uri=True) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+    connection.close()
+
+    assert rows == 1
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@virtually
+async def test_an_error_is_never_kept(status: int, world: World) -> None:
+    await world.gate.exchange(a_request(), FakeSender([failed(status)]))
+
+    reply = await world.gate.exchange(a_request(), FakeSender())
+
+    assert (reply.status, reply.cached) == (200, False)
+
+
+# -- going away
+
+
+@virtually
+async def test_a_cancelled_call_frees_its_place_and_what_it_booked_stays_spent(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(60, 10)}, concurrency=1))
+    call = asyncio.create_task(world.gate.exchange(a_request(), FakeSender(takes_s=60)))
+    await asyncio.sleep(0.1)
+
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+    assert await world.in_flight() == 0
+    (view,) = await world.state.views()
+    assert view.state.buckets["requests"].level(0.1) < 10.0
+    assert (await world.gate.exchange(a_request(), FakeSender())).status == 200
+    world.store.close()
+
+
+@virtually
+async def test_when_the_caller_that_asks_is_cancelled_another_asks_instead(world: World) -> None:
+    sender = FakeSender()
+    first = asyncio.create_task(world.gate.exchange(a_request(), sender))
+    second = asyncio.create_task(world.gate.exchange(a_request(), sender))
+    await asyncio.sleep(0.5)
+
+    first.cancel()
+    reply = await second
+
+    assert reply.status == 200
+    assert len(sender.sent_at_s) == 2
+
+
+# -- streams
+
+
+@virtually
+async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    seen: list[float] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender()) as reply:
+        async for _ in reply.chunks:
+            seen.append(loop.time())
+
+    # the events come after 1, 2, 3, 4 and 5 seconds
+    assert seen == pytest.approx([2.0, 3.0, 4.0, 5.0, 5.0])
+
+
+@virtually
+async def test_the_end_of_a_stream_is_given_when_the_whole_is_committed(world: World) -> None:
+    before_the_end: list[bool] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender()) as reply:
+        async for chunk in reply.chunks:
+            if chunk == EVENTS[-1]:
+                before_the_end.append(world.cache.counts.stored == 1)
+
+    assert before_the_end == [True]
+
+
+@virtually
+async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
+    sender = FakeSender()
+    first = await world.chunks(a_request(stream=True), sender)
+
+    async with world.gate.stream(a_request(stream=True), sender) as reply:
+        again = [chunk async for chunk in reply.chunks]
+
+    assert reply.cached
+    assert b"".join(first) == b"".join(again) == b"".join(EVENTS)
+    assert len(sender.sent_at_s) == 1
+    totals = world.meter.totals()
+    assert (totals["requests"], totals["cached"], totals["output_tokens"]) == (1, 1, 5)
+
+
+@pytest.mark.parametrize(
+    "events", [[*EVENTS[:3], SendError("cut", reached=True)], EVENTS[:3]], ids=["reset", "ended early"]
+)
+@virtually
+async def test_a_stream_that_is_cut_raises_and_is_not_kept(
+    events: list[bytes | BaseException], world: World
+) -> None:
+    received: list[bytes] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender(events=events)) as reply:
+        with pytest.raises(SendError):
+            async for chunk in reply.chunks:
+                received.append(chunk)
+    again = await world.chunks(a_request(stream=True), FakeSender())
+
+    assert received == EVENTS[:2]
+    assert again == EVENTS
+    assert await world.in_flight() == 0
+
+
+@virtually
+async def test_a_stream_is_tried_again_until_it_begins(world: World) -> None:
+    refusal = failed(429, "rate_limit_error", retry_after="3")
+    sender = FakeSender([SendError("reset", reached=False), failed(529, "overloaded_error"), refusal, ok()])
+
+    chunks = await world.chunks(a_request(stream=True), sender)
+
+    assert chunks == EVENTS
+    assert len(sender.sent_at_s) == 4
+    assert sender.sent_at_s[3] - sender.sent_at_s[2] >= 3.0
+
+
+@virtually
+async def test_an_error_instead_of_a_stream_is_given_whole(world: World) -> None:
+    error = failed(400, "invalid_request_error")
+
+    async with world.gate.stream(a_request(stream=True), FakeSender([error])) as reply:
+        body = b"".join([chunk async for chunk in reply.chunks])
+
+    assert (reply.status, body) == (400, error.body)
+    assert await world.in_flight() == 0
+
+
+@pytest.mark.parametrize("read", [0, 1])
+@virtually
+async def test_a_stream_that_nobody_reads_to_its_end_is_settled_and_closed(read: int, world: World) -> None:
+    sender = FakeSender()
+
+    async with world.gate.stream(a_request(stream=True), sender) as reply:
+        chunks = reply.chunks
+        for _ in range(read):
+            await anext(chunks)
+    in_flight = await world.in_flight()
+
+    assert (in_flight, sender.closed) == (0, 1)
+    assert world.cache.counts.stored == 0
+    assert chunks is not None  # held until here: nothing was left to the garbage collector
+
+
+@virtually
+async def test_a_cancellation_in_the_middle_of_a_stream_settles_and_frees_its_place(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(6e6, 1e5)}, concurrency=1))
+    sender = FakeSender()
+    reading = asyncio.create_task(world.chunks(a_request(stream=True), sender))
+    await asyncio.sleep(2.5)
+
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    in_flight = await world.in_flight()
+    again = await world.chunks(a_request(stream=True), sender)
+
+    assert (in_flight, again) == (0, EVENTS)
+    world.store.close()
+
+
+@virtually
+async def test_while_a_stream_is_open_equal_requests_wait_for_it(world: World) -> None:
+    sender = FakeSender()
+
+    both = await asyncio.gather(*(world.chunks(a_request(stream=True), sender) for _ in range(2)))
+
+    assert both == [EVENTS, EVENTS]
+    assert len(sender.sent_at_s) == 1
+
+
+# -- budget and figures
+
+
+@virtually
+async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -> None:
+    sender, reasons = FakeSender(), list[str]()
+    world.gate.budget_usd = 0.05
+
+    with in_sample(stop_run=reasons.append):
+        await world.gate.exchange(a_request("one"), sender)
+        with pytest.raises(SendError, match=r"budget of 0\.05 USD"):
+            await world.gate.exchange(a_request("two"), sender)
+
+    assert len(sender.sent_at_s) == 1
+    assert len(reasons) == 1
+    assert world.meter.spent_usd() <= 0.05
+
+
+@virtually
+async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"requests": Limit(60, 1)}))
+    answers = [failed(500), ok(input_tokens=10, output_tokens=5), ok(input_tokens=20, output_tokens=7)]
+    sender = FakeSender(answers, takes_s=0.0)
+
+    with in_sample() as mine:
+        await world.gate.exchange(a_request("mine"), sender)
+    await world.gate.exchange(a_request("nobody's"), sender)
+    await world.gate.exchange(a_request("nobody's"), sender)
+
+    assert (mine.calls.requests, mine.calls.retries, mine.calls.cached) == (2, 1, 0)
+    assert (mine.calls.input_tokens, mine.calls.output_tokens) == (10, 5)
+    assert mine.calls.cost_usd == pytest.approx(0.05)
+    assert mine.calls.waited_s > 0
+    totals = world.meter.totals()
+    assert (totals["requests"], totals["retries"], totals["cached"]) == (3, 1, 1)
+    assert (totals["input_tokens"], totals["output_tokens"]) == (30, 12)
+    assert totals["cost_usd"] == pytest.approx(0.12)
+    assert "ordinals" not in totals
+    world.store.close()
+
+
+@virtually
+async def test_the_bookings_are_settled_with_what_calls_really_took(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits({"output_tokens": Limit(60, 1000)}))
+    sender = FakeSender([ok(output_tokens=3)], takes_s=0.0)
+    await world.gate.exchange(a_request("one"), sender)
+    await asyncio.sleep(2000)
+
+    await world.gate.exchange(a_request("two"), sender)
+
+    (view,) = await world.state.views()
+    assert view.state.buckets["output_tokens"].level(view.now_s) == pytest.approx(1000 - 3)
+    world.store.close()
+
+
+# -- secrets
+
+
+@virtually
+async def test_the_api_key_is_nowhere_but_in_the_request(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    sender = FakeSender([failed(401, "authentication_error", "bad key"), ok()])
+    request = a_request()
+    await world.gate.exchange(request, sender)
+    await world.gate.exchange(request, sender)
+    world.store.flush()
+
+    understood = recognised(request)
+    assert understood is not None
+    call: Call = understood[1]
+    views = await world.state.views()
+    stored = b"".join(path.read_bytes() for path in files_in(world.store.path.parent))
+
+    assert KEY.encode() not in stored
+    assert KEY not in caplog.text
+    assert KEY not in repr((call, views, world.meter.totals(), world.gate, world.limiter.holds()))
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# -- with the simulated provider over real sockets
+
+
+@asynccontextmanager
+async def provided(behaviour: Behaviour) -> AsyncIterator[tuple[Simulator, AiohttpSender]]:
+    sender = AiohttpSender(Timeouts(answer_s=10.0))
+    async with Simulator(behaviour) as simulator:
+        yield simulator, sender
+        await sender.aclose()
+
+
+async def test_faults_of_a_provider_lose_no_answer(world: World) -> None:
+    faults = Faults(schedule=("error", "reset", "truncated", "overloaded", None))
+
+    async with provided(Behaviour(faults=faults)) as (simulator, sender):
+        request = a_request(url=f"{simulator.url}/v1/messages")
+        reply = await world.gate.exchange(request, sender)
+        again = await world.gate.exchange(request, sender)
+
+    assert reply.status == 200
+    assert again.cached and again.body == reply.body
+    assert (simulator.stats.requests, simulator.stats.completed) == (5, 1)
+
+
+async def test_a_provider_that_states_its_limits_refuses_nobody(tmp_path: Path) -> None:
+    world = World(tmp_path, limits=Limits())
+    limits = TrueLimits(requests_per_minute=1200, depth_s=1.0)
+
+    async with provided(Behaviour(limits=limits)) as (simulator, sender):
+        requests = [a_request(f"{n}", url=f"{simulator.url}/v1/messages") for n in range(40)]
+        replies = await asyncio.gather(*(world.gate.exchange(each, sender) for each in requests))
+
+    assert [reply.status for reply in replies] == [200] * 40
+    assert simulator.stats.refused == 0
+    world.store.close()
+
+
+async def test_a_provider_that_refuses_is_obeyed(tmp_path: Path) -> None:
+    # we are told more than the provider gives
+    world = World(tmp_path, limits=Limits({"requests": Limit(1e6, 100)}))
+    limits = TrueLimits(requests_per_minute=600, depth_s=1.0)
+
+    async with provided(Behaviour(limits=limits)) as (simulator, sender):
+        requests = [a_request(f"{n}", url=f"{simulator.url}/v1/messages") for n in range(25)]
+        replies = await asyncio.gather(*(world.gate.exchange(each, sender) for each in requests))
+
+    assert [reply.status for reply in replies] == [200] * 25
+    assert simulator.stats.retry_after_ignored == 0
+    assert simulator.stats.completed == 25
+    world.store.close()
+
+
+async def test_a_spend_cap_is_met_once(world: World) -> None:
+    reasons: list[str] = []
+    behaviour = Behaviour(faults=Faults())
+
+    async with provided(behaviour) as (simulator, sender):
+        simulator.adopt(replace(behaviour, spend_cap=spend_cap_of(0)))
+        with in_sample(stop_run=reasons.append):
+            reply = await world.gate.exchange(a_request(url=f"{simulator.url}/v1/messages"), sender)
+
+    assert 400 <= reply.status < 500
+    assert (simulator.stats.requests, len(reasons)) == (1, 1)
+
+
+def spend_cap_of(calls: int) -> Any:
+    from evalve.simulator import SpendCap
+
+    return SpendCap(calls=calls)
+
+
+async def test_a_real_stream_is_replayed_and_a_cut_one_is_not_kept(world: World) -> None:
+    faults = Faults(schedule=("cut_stream", None))
+
+    async with provided(Behaviour(faults=faults)) as (simulator, sender):
+        request = a_request(stream=True, url=f"{simulator.url}/v1/messages")
+        with pytest.raises(SendError):
+            await world.chunks(request, sender)
+        first = await world.chunks(request, sender)
+        again = await world.chunks(request, sender)
+
+    assert b"".join(first) == b"".join(again)
+    assert b"message_stop" in first[-1]
+    assert simulator.stats.requests == 2
+    assert await world.in_flight() == 0
+
+
+async def test_a_server_that_is_not_there_is_an_error_in_the_end(world: World) -> None:
+    async with provided(Behaviour()) as (simulator, sender):
+        url = f"{simulator.url}/v1/messages"
+    sender = AiohttpSender()
+
+    with pytest.raises(SendError) as told:
+        await world.gate.exchange(a_request(url=url), sender)
+    await sender.aclose()
+
+    assert not told.value.reached
+    assert KEY not in str(told.value)
