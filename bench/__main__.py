@@ -19,6 +19,12 @@ BENCHMARKS = (
     "tutorial",
     "resume",
     "memory",
+    "pacing",
+    "four_processes",
+    "other_client",
+    "cpu_per_call",
+    "faults",
+    "kill_and_resume",
 )
 
 

@@ -22,7 +22,7 @@ def python(*arguments: str, folder: Path | None = None, environ: Mapping[str, st
     finished = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**_environ(), **(environ or {})},
+        env={**environment(), **(environ or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -39,7 +39,7 @@ def own_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _environ() -> dict[str, str]:
-    """Without what a person may have set for runs of their own."""
+def environment() -> dict[str, str]:
+    """Ours, without what a person may have set for runs of their own; `bench` can be imported in it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVALVE_", "PYTEST_"))}
     return {**kept, "PYTHONPATH": str(_ROOT)}

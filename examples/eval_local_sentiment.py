@@ -1,20 +1,21 @@
 """Do four examples in the prompt help? 64 film reviews, a real model, no key and no network.
 
 The model is SmolLM2-135M, embedded: small enough for one CPU core, and a JSON schema keeps its answers to
-the two labels. Run it, then look at the two evaluations side by side:
+the two labels. `SHOTS` says how many examples its prompt has; each number is an experiment:
 
-    pytest examples/eval_local_sentiment.py --experiment sentiment
-    evalve show sentiment
+    SHOTS=0 pytest examples/eval_local_sentiment.py --experiment zero-shot
+    SHOTS=4 pytest examples/eval_local_sentiment.py --experiment four-shot
+    evalve compare zero-shot four-shot
 """
 
+import os
 from pathlib import Path
 
 import evalve
+from evalve import Result
 from evalve.evaluators import exact_match
 
-reviews = Path(__file__).with_name("movie_reviews.jsonl")
-model = evalve.model("local")
-
+SHOTS = int(os.environ.get("SHOTS", "0"))
 QUESTION = "Review: {}\nSentiment:"
 LABEL = {
     "type": "object",
@@ -28,26 +29,20 @@ EXAMPLES = [
     ("The acting is terrible, and so is the script.", "negative"),
 ]
 
+model = evalve.model("local")
 
-def turns(review, examples=()):
+
+def messages(review):
     """The question about a review, after the same question about the examples, with their answers."""
-    messages = []
-    for text, sentiment in examples:
-        messages.append({"role": "user", "content": QUESTION.format(text)})
-        messages.append({"role": "assistant", "content": f'{{"sentiment": "{sentiment}"}}'})
-    return [*messages, {"role": "user", "content": QUESTION.format(review)}]
+    turns = []
+    for text, sentiment in EXAMPLES[:SHOTS]:
+        turns.append({"role": "user", "content": QUESTION.format(text)})
+        turns.append({"role": "assistant", "content": f'{{"sentiment": "{sentiment}"}}'})
+    return [*turns, {"role": "user", "content": QUESTION.format(review)}]
 
 
-async def classified(messages):
-    answer = await model.generate(messages, response_schema=LABEL, temperature=0, max_tokens=64)
-    return answer.parsed()["sentiment"]
-
-
-@evalve.foreach("review,sentiment", reviews)
-async def eval_zero_shot(review, sentiment):
-    return exact_match(await classified(turns(review)), sentiment)
-
-
-@evalve.foreach("review,sentiment", reviews)
-async def eval_four_shot(review, sentiment):
-    return exact_match(await classified(turns(review, EXAMPLES)), sentiment)
+@evalve.foreach("review,sentiment", Path(__file__).with_name("movie_reviews.jsonl"))
+async def eval_local_sentiment(review, sentiment):
+    answer = await model.generate(messages(review), response_schema=LABEL, temperature=0, max_tokens=64)
+    label = answer.parsed()["sentiment"]
+    return Result(exact_match(label, sentiment), prompt=QUESTION.format(review), response=label)

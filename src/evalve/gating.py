@@ -50,6 +50,7 @@ class GateHouse:
     estimates_path: Path
     limits_for: Callable[[Call], Limits]
     connection: Connection
+    endings: tuple[Callable[[], None], ...]
 
     def configure(self, options: Options, environ: Mapping[str, str]) -> None:
         """What a run asks for: how the cache is used, and what may be spent."""
@@ -59,6 +60,12 @@ class GateHouse:
 
     def held_by(self) -> str:
         return held_in_words(self.limiter.holds(), self.state.now_s())
+
+    def close(self) -> None:
+        """When the process ends: keep what was learnt, and leave no thread and no lease behind."""
+        self.keep_estimates()
+        for end in self.endings:
+            end()
 
     def keep_estimates(self) -> None:
         """Remember how long prompts and answers turned out to be, for the next process."""
@@ -84,7 +91,7 @@ def house() -> GateHouse:
             if built is None:
                 built = _build(os.environ, Path.cwd())
                 built.configure(_ASKED[0], os.environ)
-                atexit.register(built.keep_estimates)
+                atexit.register(built.close)
                 _HOUSES[os.getpid()] = built
     return built
 
@@ -155,11 +162,12 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
 
     limits_of = limits_reader(configuration, environ)
     store = CacheStore(cache_directory(environ))
+    leases = Leases(store.writer)
     cassettes = environ.get("EVALVE_CASSETTES")
     cache = ResponseCache(
         cache_mode(Options(), environ),
         store=store,
-        flights=Flights(Leases(store.writer)),
+        flights=Flights(leases),
         cassettes=Cassettes(Path(cassettes)) if cassettes else None,
     )
     state = limit_state(environ)
@@ -195,6 +203,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
             call_sync=SHARED.call,
             local=LocalServer(),
         ),
+        endings=(leases.close, store.close),
     )
 
 

@@ -179,9 +179,10 @@ def model(request: pytest.FixtureRequest) -> Any:
 
     name = getattr(request, "param", None)
     if name is None:
-        raise pytest.UsageError(
+        pytest.fail(
             f"{request.node.nodeid} asks for a model, and none was chosen: "
-            "pass --model, as in --model anthropic/claude-sonnet-4-5 or --model local"
+            "pass --model, as in --model anthropic/claude-sonnet-4-5 or --model local",
+            pytrace=False,
         )
     return open_model(name)
 

@@ -127,12 +127,21 @@ def test_a_rounded_remaining_is_believed_at_the_top_of_its_rounding() -> None:
     assert bucket.level(LATER_S) == pytest.approx(12_500.0)
 
 
-def test_what_is_booked_and_not_yet_charged_is_taken_off_what_remains() -> None:
+@pytest.mark.parametrize(
+    ("ours", "after"),
+    [
+        (80.0, 50.0),  # too high, even if all that is being written is charged
+        (40.0, 40.0),  # it may be just right
+        (15.0, 20.0),  # too low, even if nothing of it is
+    ],
+)
+def test_of_output_that_is_being_written_any_part_may_be_charged(ours: float, after: float) -> None:
     bucket = a_bucket()
+    bucket.set_level(ours, LATER_S)
 
     bucket.compare(Stated(remaining=50.0), 30.0, now_s=LATER_S)
 
-    assert bucket.level(LATER_S) == pytest.approx(20.0)
+    assert bucket.level(LATER_S) == pytest.approx(after)
 
 
 def test_a_higher_remaining_raises_the_level_by_a_second_of_its_rate_at_most() -> None:
@@ -251,6 +260,10 @@ class TrueBuckets:
         for name, amount in cost.items():
             self._levels[name] -= amount
         return None
+
+    def charge(self, name: Dimension, amount: float, now_s: float) -> None:
+        self.levels(now_s)
+        self._levels[name] -= amount
 
     def levels(self, now_s: float) -> dict[Dimension, float]:
         """Others take their share of every rate as it comes; what is full overflows for everybody."""
@@ -491,6 +504,46 @@ def test_nobody_is_refused_while_true_headers_come_with_every_answer(delay_s: fl
 
     assert (outcome.refused, outcome.answered) == (0, 3000)
     assert outcome.last_start_s < (3000 - 40) / 40 * 1.03
+
+
+class WritingWorld(World):
+    """Output is charged while it is written, a tenth at a time, and any room at all lets a call start."""
+
+    def _arrive(self, event: _Event) -> None:
+        assert event.job is not None
+        self.outcome.refused += self._provider.levels(event.at_s)["output_tokens"] < 1
+        for tenth in range(1, 11):
+            at_s = event.at_s + self._latency_s * tenth / 10 - 1e-6
+            self.at(at_s, "charge", event.process, event.job)
+        self.at(event.at_s + self._latency_s, "answer", event.process, event.job)
+
+    def _charge(self, event: _Event) -> None:
+        assert event.job is not None
+        self._provider.charge("output_tokens", event.job.actual["output_tokens"] / 10, event.at_s)
+
+
+@pytest.mark.parametrize("depth_s", [1.0, 10.0, 60.0])
+@pytest.mark.parametrize("latency_s", [0.2, 5.0, 30.0])
+def test_long_answers_are_neither_refused_nor_held_back_by_what_is_being_written(
+    latency_s: float, depth_s: float
+) -> None:
+    depth = 1000.0 * depth_s
+    jobs = list(evenly(1000, {"output_tokens": 200}))
+    world = WritingWorld(
+        Limits({"output_tokens": Limit(60_000, depth)}),
+        TrueBuckets({"output_tokens": (1000.0, depth)}),
+        jobs,
+        processes=4,
+        states=True,
+        latency_s=latency_s,
+        delay_s=0.005,
+    )
+
+    outcome = world.run()
+
+    ideal_s = (200_000 - depth) / 1000 + latency_s
+    assert outcome.refused == 0
+    assert outcome.last_answer_s < 1.12 * ideal_s
 
 
 def test_what_refused_calls_give_back_does_not_start_a_herd() -> None:

@@ -645,6 +645,37 @@ async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -
 
 
 @virtually
+async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> None:
+    sender = FakeSender([ok(output_tokens=10)])
+    await world.gate.exchange(a_request("learn how long answers are"), sender)
+    world.gate.budget_usd = 0.1 + 0.35
+
+    calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(10)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert {type(outcome) for outcome in outcomes} == {Reply, SendError}
+    assert 0.25 < world.meter.spent_usd() <= 0.45
+
+
+@virtually
+async def test_a_call_that_is_cancelled_or_fails_gives_its_share_of_the_budget_back(world: World) -> None:
+    world.gate.budget_usd = 1.5  # one call is expected to cost a dollar
+    call = asyncio.create_task(world.gate.exchange(a_request("one"), FakeSender(takes_s=60)))
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    with pytest.raises(SendError):
+        await world.gate.exchange(a_request("two"), FakeSender([SendError("reset", reached=True)]))
+    async with world.gate.stream(a_request("three", stream=True), FakeSender()):
+        pass
+
+    async with asyncio.timeout(600):
+        reply = await world.gate.exchange(a_request("four"), FakeSender())
+
+    assert reply.status == 200
+
+
+@virtually
 async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: Path) -> None:
     world = World(tmp_path, limits=Limits({"requests": Limit(60, 1)}))
     answers = [failed(500), ok(input_tokens=10, output_tokens=5), ok(input_tokens=20, output_tokens=7)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evalve.gate.booking import Booking
 from evalve.gate.limiter import Limiter, Permit
 from evalve.gate.messages import Call, Cost, Dimension, Limit, Limits, Stated
 from evalve.gate.state import MemoryState, Refusal
@@ -198,3 +199,77 @@ async def test_a_waiter_that_slept_towards_an_older_instant_books_again_after_a_
     await waiting
 
     assert loop.time() == pytest.approx(30.5, abs=0.01)
+
+
+class Faulty(MemoryState):
+    """A state that takes a tenth of a second for everything, and that can be told to fail."""
+
+    fails = False
+
+    async def exchange(self, *arguments: Any, **named: Any) -> list[Booking]:
+        await asyncio.sleep(0.1)
+        if self.fails:
+            self.fails = False
+            raise OSError("the disk is full")
+        return await super().exchange(*arguments, **named)
+
+
+@virtually
+async def test_when_the_leader_fails_those_behind_it_are_still_served() -> None:
+    state = Faulty(now_s=lambda: asyncio.get_running_loop().time())
+    limiter = Limiter(state, limits_for=lambda call: requests_per_minute(6e6, burst=1e5))
+    waiting = [asyncio.create_task(limiter.admit(a_call(), ONE)) for _ in range(4)]
+    await waiting[0]
+
+    state.fails = True
+
+    async with asyncio.timeout(60):
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Permit, OSError, Permit, Permit]
+
+
+@virtually
+async def test_when_the_leader_is_cancelled_while_it_books_those_behind_it_are_still_served() -> None:
+    state = Faulty(now_s=lambda: asyncio.get_running_loop().time())
+    limiter = Limiter(state, limits_for=lambda call: requests_per_minute(6e6, burst=1e5))
+    waiting = [asyncio.create_task(limiter.admit(a_call(), ONE)) for _ in range(4)]
+    await waiting[0]
+    await asyncio.sleep(0.05)
+
+    waiting[1].cancel()
+
+    async with asyncio.timeout(60):
+        served = await asyncio.gather(*waiting[2:])
+    assert len(served) == 2
+
+
+@virtually
+async def test_a_call_that_ends_while_somebody_waits_is_told_even_if_that_one_gives_up() -> None:
+    limiter, state = a_limiter(requests_per_minute(60, burst=1, concurrency=5))
+    first = await limiter.admit(a_call(), ONE)
+    waiting = asyncio.create_task(limiter.admit(a_call(), ONE))
+    await asyncio.sleep(0.1)
+    await limiter.settle(first, ONE, stated={})
+
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    (view,) = await state.views()
+    assert sum(held.in_flight for held in view.state.holders.values()) == 0
+
+
+@virtually
+async def test_leave_that_was_given_without_limits_is_not_settled_against_limits_learnt_since() -> None:
+    limiter, state = a_limiter(NO_LIMITS)
+    first = await limiter.admit(a_call(), ONE)
+    others = [asyncio.create_task(limiter.admit(a_call(), ONE)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await limiter.settle(first, ONE, stated={})
+    permits = await asyncio.gather(*others)
+    stated: dict[Dimension, Stated] = {"requests": Stated(per_minute=60, remaining=0)}
+    await limiter.settle(permits[0], ONE, stated=stated)
+    level = (await state.peek(a_call().scope)).buckets["requests"].full_at_s
+
+    await limiter.settle(permits[1], {}, stated=None)
+
+    assert (await state.peek(a_call().scope)).buckets["requests"].full_at_s == level

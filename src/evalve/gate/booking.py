@@ -105,8 +105,11 @@ class Bucket:
     def compare(
         self, stated: Stated, uncharged: float, now_s: float, *, ahead: Sequence[tuple[float, float]] = ()
     ) -> None:
-        """Believe the provider: what it says remains, less what it has not charged yet.
+        """Believe the provider, as far as it is certain what its answer means.
 
+        Of what is `uncharged`, output that is being written, any part may be in `remaining` already: the
+        level falls as if all were, and rises as if nothing were. (Less all of it, answers that take
+        longer than the bucket is deep brought everything to a halt: 4 to 14 times the time, simulated.)
         `ahead` is what is booked for later, by start: the comparison is made at the last of these.
         """
         if stated.remaining is None:
@@ -114,7 +117,7 @@ class Bucket:
         if stated.remaining > self.depth:
             self.reshape(self.per_s, stated.remaining, now_s)
             self.depth_known = True
-        at_s, theirs = now_s, stated.remaining + stated.rounding - uncharged
+        at_s, theirs = now_s, stated.remaining + stated.rounding
         for start_s, amount in ahead:
             theirs = min(self.depth, theirs + (start_s - at_s) * self.rate()) - amount
             at_s = start_s
@@ -126,7 +129,7 @@ class Bucket:
         if theirs < ours:
             self.set_level(theirs, at_s)
             return
-        at_least = theirs - 2 * stated.rounding - self.in_transit(now_s)
+        at_least = theirs - 2 * stated.rounding - uncharged - self.in_transit(now_s)
         if at_least > ours:
             self.set_level(min(at_least, ours + self.per_s), at_s)
 

@@ -6,12 +6,13 @@ run on the caller's loop; what they share is the process's, and any thread and l
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
+from evalve.gate.budget import Budget, BudgetSpent
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
@@ -20,11 +21,13 @@ from evalve.gate.messages import (
     Call,
     Cost,
     Dialect,
+    Dimension,
     Problem,
     Reply,
     Request,
     Sender,
     SendError,
+    Stated,
     StreamedReply,
     Usage,
 )
@@ -36,7 +39,7 @@ UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Errand:
     """One request on its way through the layers."""
 
@@ -45,6 +48,8 @@ class _Errand:
     dialect: Dialect
     sender: Sender
     sample: SampleContext | None
+    reserved_usd: float = 0.0
+    """Of the budget, for the try under way."""
 
     @property
     def group(self) -> str:
@@ -73,8 +78,16 @@ class Gate:
         self._estimates = estimates
         self._meter = meter
         self._clock = clock
-        self.budget_usd: float | None = None
+        self._budget = Budget(meter.spent_usd)
+
+    @property
+    def budget_usd(self) -> float | None:
         """What may be spent by this process; `None` for no bound."""
+        return self._budget.limit_usd
+
+    @budget_usd.setter
+    def budget_usd(self, limit_usd: float | None) -> None:
+        self._budget.limit_usd = limit_usd
 
     # -- whole answers
 
@@ -118,7 +131,7 @@ class Gate:
             return await self._unanswered(errand, permit, error)
         except BaseException:
             # cancelled while the provider may be working: what was booked stays spent
-            await self._limiter.settle(permit, permit.cost)
+            await self._settle(errand, permit, permit.cost)
             raise
         return await self._answered(errand, permit, reply)
 
@@ -186,7 +199,7 @@ class Gate:
             return await self._unanswered(errand, permit, error)
         except BaseException:
             await opening.aclose()
-            await self._limiter.settle(permit, permit.cost)
+            await self._settle(errand, permit, permit.cost)
             raise
         stack.push_async_exit(opening)
         return _Tried(live=live, permit=permit)
@@ -221,7 +234,7 @@ class Gate:
         permit, begun.permit = begun.permit, None
         if permit is not None and begun.live is not None:
             stated = errand.dialect.stated(begun.live.headers)
-            await self._limiter.settle(permit, permit.cost, stated=stated)
+            await self._settle(errand, permit, permit.cost, stated=stated)
 
     # -- the layers' own steps
 
@@ -238,13 +251,17 @@ class Gate:
         return numbered_key(content, repeat=sample.repeat, ordinal=ordinal)
 
     async def _admitted(self, errand: _Errand) -> Permit:
-        self._refuse_above_budget(errand)
         expected = self._estimates.expected(errand.call, errand.group)
+        await self._reserve(errand, Usage(round(expected.input_tokens), round(expected.output_tokens)))
         cost = errand.dialect.booked(
             errand.call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
         )
-        with _waiting(errand.sample, WAITS_FOR_LIMITS):
-            permit = await self._limiter.admit(errand.call, cost, group=errand.group)
+        try:
+            with _waiting(errand.sample, WAITS_FOR_LIMITS):
+                permit = await self._limiter.admit(errand.call, cost, group=errand.group)
+        except BaseException:
+            self._budget.release(errand.reserved_usd)
+            raise
         self._meter.sent(errand.sample, permit.waited_s)
         return permit
 
@@ -260,7 +277,7 @@ class Gate:
                 actual = dialect.charged(call, usage)
                 self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
                 self._meter.used(call, usage, errand.sample)
-            await self._limiter.settle(permit, actual, stated=stated)
+            await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
         self._meter.problem(problem, errand.sample)
         refusal = None
@@ -268,7 +285,7 @@ class Gate:
             refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
         # a refused request counts as one; its tokens were never used
         actual = {"requests": permit.cost.get("requests", 0.0)} if reply.status != 200 else permit.cost
-        await self._limiter.settle(permit, actual, stated=stated, refusal=refusal)
+        await self._settle(errand, permit, actual, stated=stated, refusal=refusal)
         if problem.kind == "spent" and errand.sample is not None:
             errand.sample.stop_run(problem.message)
         return _Tried(reply=reply, problem=problem)
@@ -276,7 +293,7 @@ class Gate:
     async def _unanswered(self, errand: _Errand, permit: Permit, error: SendError) -> _Tried:
         """No answer came: what the provider may have worked on stays spent."""
         spent: Cost = permit.cost if error.reached else {"requests": permit.cost.get("requests", 0.0)}
-        await self._limiter.settle(permit, spent)
+        await self._settle(errand, permit, spent)
         return _Tried(error=error, problem=Problem("connection", str(error)))
 
     async def _tries_again(self, errand: _Errand, story: Story, problem: Problem) -> bool:
@@ -293,14 +310,29 @@ class Gate:
         experiment = errand.sample.experiment if errand.sample is not None else ""
         await self._cache.keep(key, tried.final(), errand.call, tried.usage, experiment)
 
-    def _refuse_above_budget(self, errand: _Errand) -> None:
-        """Stop the run before a call that could exceed the person's budget."""
-        if self.budget_usd is None or self._meter.spent_usd() < self.budget_usd:
-            return
-        reason = f"the budget of {self.budget_usd:g} USD is spent ({self._meter.spent_usd():.4f} USD)"
-        if errand.sample is not None:
-            errand.sample.stop_run(reason)
-        raise SendError(reason, reached=False)
+    async def _reserve(self, errand: _Errand, expected: Usage) -> None:
+        """Stop the run before a call that would exceed the person's budget."""
+        errand.reserved_usd = 0.0
+        if self._budget.limit_usd is not None:
+            errand.reserved_usd = self._meter.price_usd(errand.call, expected) or 0.0
+        try:
+            await self._budget.reserve(errand.reserved_usd)
+        except BudgetSpent as error:
+            if errand.sample is not None:
+                errand.sample.stop_run(str(error))
+            raise SendError(str(error), reached=False) from None
+
+    async def _settle(
+        self,
+        errand: _Errand,
+        permit: Permit,
+        actual: Cost,
+        *,
+        stated: Mapping[Dimension, Stated] | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._budget.release(errand.reserved_usd)
+        await self._limiter.settle(permit, actual, stated=stated, refusal=refusal)
 
 
 @dataclass(slots=True)

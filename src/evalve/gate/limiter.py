@@ -137,7 +137,7 @@ class Limiter:
         self._state = state
         self._limits_for = limits_for
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: the garbage collector may call `abandon` anywhere
         self._scopes: dict[str, _Scope] = {}
 
     async def admit(self, call: Call, cost: Cost, *, group: str = "", learns: bool = True) -> Permit:
@@ -194,8 +194,13 @@ class Limiter:
             scope.settlements.append(settlement)
             if scope.led and refusal is None:
                 return  # rides on the leader's next booking
+        await self._tell_settlements(scope)
+
+    async def _tell_settlements(self, scope: _Scope) -> None:
+        with self._lock:
             settlements, scope.settlements = scope.settlements, []
-        await self._state.exchange(scope.name, scope.limits, settlements, [], horizon_s=0.0)
+        if settlements:
+            await self._state.exchange(scope.name, scope.limits, settlements, [], horizon_s=0.0)
 
     def abandon(self, permit: Permit) -> None:
         """The call has ended without telling: what was booked counts, and its place is free."""
@@ -280,6 +285,9 @@ class Limiter:
                 booking = await self._booked(scope, me) if scope.limited else self._unlimited(scope, me)
                 if booking is not None and await self._reached(scope, booking):
                     return booking
+        except BaseException:
+            await self._tell_settlements(scope)  # those that rode with us, and may have no other
+            raise
         finally:
             scope.hold = None
             self._hand_on(scope)
@@ -298,9 +306,16 @@ class Limiter:
             settlements, scope.settlements = scope.settlements, []
             news = scope.news
         costs = [me.cost, *(waiter.cost for waiter in others)]
-        bookings = await self._state.exchange(
-            scope.name, scope.limits, settlements, costs, horizon_s=HORIZON_S
-        )
+        try:
+            bookings = await self._state.exchange(
+                scope.name, scope.limits, settlements, costs, horizon_s=HORIZON_S
+            )
+        except BaseException:
+            with self._lock:  # or nobody would ever serve them
+                scope.settlements[:0] = settlements
+                for waiter in reversed(others):
+                    scope.join(waiter, first=True)
+            raise
         granted = [booking for booking in bookings if booking.granted]
         with self._lock:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):

@@ -163,7 +163,7 @@ class Limit:
 
     per_minute: float
     burst: float | None = None
-    """The bucket's depth; `None` for a minute's worth."""
+    """The bucket's depth; `None` where answers will show it, and a second's worth holds until then."""
     source: str = "configured"
 
 

@@ -27,7 +27,7 @@ class Meter:
             log.waited_s += waited_s
 
     def used(self, call: Call, usage: Usage, sample: SampleContext | None) -> None:
-        cost_usd = self._price(call.model, usage)
+        cost_usd = self.price_usd(call, usage)
         for log in self._logs(sample):
             log.input_tokens += usage.input_tokens
             log.output_tokens += usage.output_tokens
@@ -37,6 +37,10 @@ class Meter:
                 log.unpriced += 1
             else:
                 log.cost_usd += cost_usd
+
+    def price_usd(self, call: Call, usage: Usage) -> float | None:
+        """`None` where the price is unknown."""
+        return self._price(call.model, usage)
 
     def hit(self, sample: SampleContext | None) -> None:
         for log in self._logs(sample):

@@ -55,6 +55,7 @@ class ScopeLimiter:
             "requests": 1.0,
             "input_tokens": float(input_tokens),
             "output_tokens": float(output_tokens),
+            "tokens": float(input_tokens + output_tokens),  # for accounts that limit the sum as well
         }
 
     async def _admit(self, cost: Cost) -> Permit:
@@ -77,13 +78,10 @@ class Acquisition:
         self._scope = scope
         self._cost = cost
         self._permit: Permit | None = None
-
-    @property
-    def waited_s(self) -> float:
-        return self._permit.waited_s if self._permit is not None else 0.0
+        self.waited_s = 0.0
 
     def acquire_now(self) -> None:
-        self._permit = self._scope._call_sync(self._scope._admit(self._cost))
+        self._scope._call_sync(self._acquired())
 
     def settle(self, *, input_tokens: float = 0, output_tokens: float = 0) -> Any:
         """What the request really took. In async code: `await permit.settle(…)`."""
@@ -104,6 +102,7 @@ class Acquisition:
     async def _acquired(self) -> Acquisition:
         if self._permit is None:
             self._permit = await self._scope._admit(self._cost)
+            self.waited_s = self._permit.waited_s
         return self
 
     def __await__(self) -> Generator[Any, None, Acquisition]:
@@ -118,6 +117,8 @@ class Acquisition:
         await self._settled(self._cost)
 
     def __enter__(self) -> Acquisition:
+        if self._permit is None:
+            self.acquire_now()  # in async code: rather a blocked loop than a call without leave
         return self
 
     def __exit__(

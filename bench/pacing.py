@@ -1,0 +1,86 @@
+"""How close to a provider's limits calls are made, whichever limit binds: given, or learnt from answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bench.measuring import Figure
+from bench.provider import Caller, own_state, provider
+
+CALLS = 1_200
+WINDOW = 100
+LATENCY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit that binds: what the simulator is told, how a person would configure it, what counts."""
+
+    what: str
+    flags: tuple[str, ...]
+    per_minute: int
+    setting: str
+    counted: str
+    """The simulator's count of what was used."""
+
+    def flags_with_depth(self, depth_s: float) -> tuple[str, ...]:
+        return (*self.flags, str(self.per_minute), "--depth-s", str(depth_s), "--latency-s", str(LATENCY_S))
+
+
+BOUNDS = (
+    Bound("requests", ("--requests-per-minute",), 2_400, "RPM", "admitted"),
+    Bound("input tokens", ("--input-tokens-per-minute",), 240_000, "ITPM", "input_tokens"),
+    Bound(
+        "output tokens",
+        ("--output-tokens", "100", "--output-tokens-per-minute"),
+        240_000,
+        "OTPM",
+        "output_tokens",
+    ),
+)
+MINUTE_DEEP = Bound("requests, a minute deep", ("--requests-per-minute",), 1_000, "RPM", "admitted")
+
+
+def measure() -> list[Figure]:
+    """One run for each limit and way to know it: each has an ideal that is known without measuring."""
+    figures = []
+    for bound, depth_s in (*((bound, 1.0) for bound in BOUNDS), (MINUTE_DEEP, 60.0)):
+        for given in (True, False):
+            figures += _paced(bound, depth_s, given=given)
+    return figures
+
+
+def _paced(bound: Bound, depth_s: float, *, given: bool) -> list[Figure]:
+    with provider(*bound.flags_with_depth(depth_s)) as simulated, own_state() as environ:
+        limits = {f"EVALVE_LIMITS_ANTHROPIC_{bound.setting}": str(bound.per_minute)} if given else {}
+        caller = Caller(
+            {"url": simulated.url, "calls": CALLS, "window": WINDOW},
+            {**environ, **limits, "EVAL_USE_CACHE": "0"},
+        )
+        caller.go()
+        told, seen = caller.ended(), simulated.stats()
+    name = f"{bound.what}, {'given' if given else 'learnt'}"
+    none_refused = given or depth_s > 1
+    ideal_s = ideal(seen[bound.counted], bound.per_minute / 60.0, depth_s)
+    return [
+        Figure(
+            f"{name}: time, against the ideal",
+            seen["elapsed_s"] / ideal_s,
+            target=1.05 if given else 1.10,
+            note=f"{seen['elapsed_s']:.1f} s of {ideal_s:.1f} s",
+        ),
+        Figure(f"{name}: refused", share_refused(seen), "%", 0.0 if none_refused else 0.99),
+        Figure(f"{name}: calls lost", len(told["failures"]) + CALLS - seen["completed"], "calls", 0.0),
+    ]
+
+
+def ideal(work: float, per_s: float, depth_s: float) -> float:
+    """Seconds from the first request to the last answer: what a bucket holds at first is there at once."""
+    return max(0.0, work / per_s - depth_s) + LATENCY_S
+
+
+def share_refused(seen: dict[str, Any]) -> float:
+    """Of all requests, in percent."""
+    percent: float = 100.0 * seen["refused"] / seen["requests"]
+    return percent

@@ -1,0 +1,102 @@
+"""The budget: calls that may exceed it together wait for each other, and the last is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from evalve.gate.budget import Budget, BudgetSpent
+from evalve.testing import run_in_virtual_time
+
+
+class Account:
+    """A budget, and what is spent of it."""
+
+    def __init__(self, limit_usd: float | None) -> None:
+        self.spent_usd = 0.0
+        self.budget = Budget(lambda: self.spent_usd)
+        self.budget.limit_usd = limit_usd
+
+    async def call(self, *, expected_usd: float, cost_usd: float) -> float:
+        """A call that takes a second; when it was let go."""
+        await self.budget.reserve(expected_usd)
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        self.spent_usd += cost_usd
+        self.budget.release(expected_usd)
+        return began_s
+
+
+def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        run_in_virtual_time(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@virtually
+async def test_without_a_budget_nobody_waits() -> None:
+    account = Account(None)
+
+    began = await asyncio.gather(*(account.call(expected_usd=100, cost_usd=100) for _ in range(5)))
+
+    assert began == [0.0] * 5
+
+
+@virtually
+async def test_calls_that_fit_together_go_together() -> None:
+    account = Account(1.0)
+
+    began = await asyncio.gather(*(account.call(expected_usd=0.25, cost_usd=0.25) for _ in range(4)))
+
+    assert began == [0.0] * 4
+
+
+@virtually
+async def test_a_call_that_may_not_fit_waits_for_those_under_way() -> None:
+    account = Account(1.0)
+
+    began = await asyncio.gather(*(account.call(expected_usd=0.6, cost_usd=0.1) for _ in range(3)))
+
+    # each turns out to be cheap, and leaves room
+    assert began == [0.0, 1.0, 2.0]
+
+
+@virtually
+async def test_a_call_that_does_not_fit_is_refused_when_nothing_is_under_way() -> None:
+    account = Account(1.0)
+    await account.call(expected_usd=0.6, cost_usd=0.6)
+
+    with pytest.raises(BudgetSpent, match=r"budget of 1 USD is spent \(0\.6000 USD\)"):
+        await account.call(expected_usd=0.6, cost_usd=0.6)
+
+
+@virtually
+async def test_a_first_call_goes_however_much_it_is_expected_to_cost() -> None:
+    account = Account(0.01)
+
+    assert await account.call(expected_usd=5.0, cost_usd=0.001) == 0.0
+
+
+@virtually
+async def test_a_spent_budget_refuses_at_once_also_what_costs_nothing() -> None:
+    account = Account(1.0)
+    account.spent_usd = 1.0
+
+    with pytest.raises(BudgetSpent):
+        await account.budget.reserve(0.0)
+
+
+@virtually
+async def test_one_who_waits_and_goes_away_leaves_the_others_waiting_rightly() -> None:
+    account = Account(1.0)
+    calls = [asyncio.create_task(account.call(expected_usd=0.6, cost_usd=0.1)) for _ in range(3)]
+    await asyncio.sleep(0.5)
+
+    calls[1].cancel()
+
+    assert await calls[2] == 1.0

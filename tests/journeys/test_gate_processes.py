@@ -1,0 +1,212 @@
+"""Real processes with one key: they share its limits and its answers, also when one of them is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_S = 120
+PROGRAM = """
+import asyncio, sys
+from evalve import gating
+
+url, prefix, calls, window = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+async def main():
+    model = gating.model("anthropic/claude-test", api_key="sk-test", base_url=url)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    places = asyncio.Semaphore(window)
+
+    async def ask(number):
+        async with places:
+            answer = await model.generate(f"{prefix} {number}", max_tokens=20)
+        print(number, answer.text, flush=True)
+
+    await asyncio.gather(*(ask(number) for number in range(calls)))
+
+asyncio.run(main())
+"""
+
+
+class Provider:
+    """The simulator in its own process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def stats(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.url}/_simulator/stats", timeout=PATIENCE_S) as answer:
+            stats: dict[str, Any] = json.load(answer)
+        return stats
+
+
+@contextmanager
+def a_provider(*flags: str) -> Iterator[Provider]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evalve.simulator", *flags], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield Provider(json.loads(process.stdout.readline())["url"])
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+class Client:
+    """A process that asks a model."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    def wait_until_ready(self) -> None:
+        assert self._stdout.readline() == "ready\n"
+
+    def go(self) -> None:
+        self._stdin.write("go\n")
+        self._stdin.flush()
+
+    def next_answers(self, count: int) -> list[str]:
+        return [self._stdout.readline().strip() for _ in range(count)]
+
+    def kill(self) -> list[str]:
+        """SIGKILL, and the answers that it had told until then."""
+        self._process.send_signal(signal.SIGKILL)
+        return self.rest()
+
+    def rest(self) -> list[str]:
+        out, _ = self._process.communicate(timeout=PATIENCE_S)
+        return out.splitlines()
+
+
+class Place:
+    """Directories for state and cache, and the processes that share them."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("EVALVE_", "ANTHROPIC"))
+        }
+        self._environment["EVALVE_STATE_DIR"] = str(folder / "state")
+        self._environment["EVALVE_CACHE_DIR"] = str(folder / "cache")
+
+    def start(
+        self, provider: Provider, prefix: str, *, calls: int, window: int, **environment: str
+    ) -> Client:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, provider.url, prefix, str(calls), str(window)],
+            cwd=self._folder,
+            env={**self._environment, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._stack.callback(_end, process)
+        return Client(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait(PATIENCE_S)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None and not pipe.closed:
+            pipe.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(tmp_path, stack)
+
+
+LIMITS = {"EVALVE_LIMITS_ANTHROPIC_RPM": "1200", "EVALVE_LIMITS_ANTHROPIC_BURST_S": "1"}
+PROVIDED = ("--requests-per-minute", "1200", "--depth-s", "1", "--latency-s", "0.1")
+
+
+@pytest.mark.parametrize("limits", [LIMITS, {}], ids=["configured", "learnt"])
+def test_four_processes_share_one_keys_limit_and_a_killed_one_takes_nothing_along(
+    limits: dict[str, str], place: Place
+) -> None:
+    with a_provider(*PROVIDED) as provider:
+        clients = [place.start(provider, f"client {n}", calls=20, window=20, **limits) for n in range(4)]
+        for client in clients:
+            client.wait_until_ready()
+        for client in clients:
+            client.go()
+
+        clients[0].next_answers(5)
+        clients[0].kill()
+        answers = [client.rest() for client in clients[1:]]
+        stats = provider.stats()
+
+    assert [len(each) for each in answers] == [20, 20, 20]
+    assert stats["refusals"] == {}
+    assert 65 <= stats["completed"] <= 80
+
+
+def test_a_concurrency_limit_is_shared_and_a_killed_processes_places_are_free(place: Place) -> None:
+    limits = {"EVALVE_LIMITS_ANTHROPIC_CONCURRENCY": "4"}
+    with a_provider("--concurrency", "8", "--latency-s", "0.2") as provider:
+        clients = [place.start(provider, f"client {n}", calls=12, window=12, **limits) for n in range(3)]
+        for client in clients:
+            client.wait_until_ready()
+        for client in clients:
+            client.go()
+
+        clients[0].next_answers(1)
+        clients[0].kill()
+        answers = [client.rest() for client in clients[1:]]
+        stats = provider.stats()
+
+    assert [len(each) for each in answers] == [12, 12]
+    assert stats["refusals"] == {}
+    # what the killed one had under way goes on at the provider for a moment
+    assert stats["peak_concurrency"] <= 8
+
+
+def test_after_kill_9_a_second_run_pays_for_at_most_a_window_more_than_was_missing(place: Place) -> None:
+    with a_provider("--latency-s", "0.05") as provider:
+        first = place.start(provider, "question", calls=60, window=10)
+        first.wait_until_ready()
+        first.go()
+        told = [*first.next_answers(30), *first.kill()]
+        before = provider.stats()["requests"]
+
+        second = place.start(provider, "question", calls=60, window=10)
+        second.wait_until_ready()
+        second.go()
+        answers = second.rest()
+        after = provider.stats()["requests"]
+
+    assert len(answers) == 60
+    assert set(told) <= set(answers)
+    assert after - before <= 60 - len(told)
+    assert 60 <= after <= 60 + 10
+
+
+def test_two_processes_that_ask_the_same_pay_once(place: Place) -> None:
+    with a_provider("--latency-s", "0.5") as provider:
+        clients = [place.start(provider, "the same", calls=3, window=3) for _ in range(2)]
+        for client in clients:
+            client.wait_until_ready()
+        for client in clients:
+            client.go()
+        one, other = (sorted(client.rest()) for client in clients)
+        stats = provider.stats()
+
+    assert one == other
+    assert (len(one), stats["requests"]) == (3, 3)
