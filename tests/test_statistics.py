@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evalve.distributions import normal_quantile, regularised_incomplete_beta, t_quantile
 from evalve.statistics import (
     ClusteredSums,
     Interval,
@@ -17,14 +18,11 @@ from evalve.statistics import (
     holm,
     mcnemar_exact,
     minimum_detectable_effect,
-    normal_quantile,
     paired_difference,
     pass_at_k,
     pass_hat_k,
-    regularised_incomplete_beta,
     sign_flip_test,
     t_interval,
-    t_quantile,
     wilson_interval,
 )
 

@@ -12,7 +12,7 @@ from evalve.contracts import CommitSink, RecordDraft, Store
 from evalve.errors import SampleTimeout
 from evalve.records import Failure, Result, Score, Try
 from evalve.runner import sample as sample_module
-from evalve.runner.sample import Attempted, utc_text
+from evalve.runner.attempted import Attempted, utc_text
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from running import records, rows, run, runnable, running

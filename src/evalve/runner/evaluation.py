@@ -30,11 +30,12 @@ from evalve.contracts import (
 from evalve.errors import ExperimentChanged, NotFound
 from evalve.jsontext import digest
 from evalve.runner import usage
+from evalve.runner.attempted import utc_text
 from evalve.runner.calling import AwaitedCalls, InlineCalls, ThreadCalls
 from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
-from evalve.runner.sample import SampleRunner, utc_text
+from evalve.runner.sample import SampleRunner
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking

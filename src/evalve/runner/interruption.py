@@ -6,13 +6,18 @@ import asyncio
 import contextvars
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from evalve.runner.turns import Turns
 
 OnPress = Callable[[int], None]
+
+_LATE_PRESS_S = 1.0
+"""How long after an interrupted run a further press is taken for one that was meant for it."""
 
 
 @contextmanager
@@ -75,6 +80,10 @@ class _Presses:
         self._on_press = on_press
         self._times = 0
 
+    @property
+    def happened(self) -> bool:
+        return self._times > 0
+
     def listen(self, on_press: OnPress | None) -> None:
         self._on_press = on_press
         if on_press is not None and self._times:
@@ -97,4 +106,19 @@ def _handling(presses: _Presses) -> Iterator[None]:
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
+
+
+def _late_press(before: Any, now_s: Callable[[], float] = time.monotonic) -> Callable[..., None]:
+    """Swallows the second press of a quick hand, which finds everything drained and saved.
+
+    Otherwise it would hit whoever is just about to say how to resume: pytest, for one, dies of it.
+    """
+    ended_s = now_s()
+
+    def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
+        if now_s() - ended_s > _LATE_PRESS_S and callable(before):
+            before(number, frame)
+
+    return handle

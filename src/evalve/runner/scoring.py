@@ -6,6 +6,8 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from numbers import Number
 from typing import Any
 
@@ -70,9 +72,11 @@ def _named(value: Any, key: str) -> list[Score]:
 
 
 def _plain_number(value: Any) -> bool | int | float | None:
-    """A bool, int or float; those of numpy and the like are converted."""
+    """A bool, int or float; those of numpy and the like, decimals and fractions are converted."""
     if isinstance(value, bool | int | float):
         return value
+    if isinstance(value, Decimal | Fraction):
+        return float(value)
     item = getattr(value, "item", None)
     is_numpy = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
     if callable(item) and (isinstance(value, Number) or is_numpy):
