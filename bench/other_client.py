@@ -6,7 +6,7 @@ from bench.measuring import Figure
 from bench.pacing import BOUNDS, WINDOW, ideal, share_refused
 from bench.provider import Caller, own_state, provider
 
-CALLS = 1_000
+CALLS = 700
 OTHERS = 0.3
 
 

@@ -70,6 +70,7 @@ done
 ANTHROPIC_BASE_URL=$(sed -n 's/.*"url": "\([^"]*\)".*/\1/p' simulator.jsonl)
 export ANTHROPIC_BASE_URL ANTHROPIC_API_KEY=any EVALVE_LIMITS_ANTHROPIC_RPM=600
 
+kill -0 "$simulator"
 say "120 calls, one after another, would take 36 seconds; the limit allows them in about 11."
 run pytest -q eval_paced.py --experiment paced --max-concurrency auto
 

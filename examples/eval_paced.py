@@ -1,7 +1,7 @@
 """120 calls under a provider's limits: as fast as they allow, and none refused.
 
-The provider is the simulator, which refuses what comes too fast as a real one does. In one terminal start
-it, in another point the evaluation at it as it tells, and say what the limit is (or leave that to its answers):
+The provider is the simulator, which refuses what comes too fast as a real one does. Start it in one terminal;
+in another, export what it tells you, and run this. Unless you say the limit, its answers do.
 
     evalve simulate --requests-per-minute 600 --depth-s 1 --latency-s 0.3
     EVALVE_LIMITS_ANTHROPIC_RPM=600 pytest examples/eval_paced.py --max-concurrency auto

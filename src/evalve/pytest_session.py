@@ -160,8 +160,9 @@ class EvalveSession:
                 runnable, store=store, progress=self._showing(options), folder=self._folder
             )
         except EvalveError as error:
-            where = getattr(item.function, MARK).where
-            raise pytest.fail.Exception(f"{where}: {error}", pytrace=False) from None
+            where, said = getattr(item.function, MARK).where, str(error)
+            text = said if said.startswith(where) else f"{where}: {said}"
+            raise pytest.fail.Exception(text, pytrace=False) from None
         told = Told.about(
             outcome.info,
             outcome.metrics,

@@ -276,6 +276,42 @@ async def test_a_call_that_was_never_booked_frees_nobodys_place(shared: Shared) 
     assert [booking.granted for booking in bookings] == [False]
 
 
+async def test_a_refusal_of_too_many_at_once_shows_how_many_may_be_and_one_more_is_tried_now_and_then(
+    shared: Shared,
+) -> None:
+    limits = limits_of(requests=(6e6, 1e5))
+    *_, fourth, fifth = await shared.book(limits, *[ONE] * 5)
+    await shared.settle(limits, fifth, ONE, refusal=Refusal("concurrency", 1.0))
+    await shared.settle(limits, fourth, ONE, refusal=Refusal("concurrency", 1.0))
+
+    at_once = await shared.book(limits, ONE)
+    shared.wait(10)
+    later = await shared.book(limits, ONE, ONE)
+
+    assert [(booking.granted, booking.binding) for booking in at_once] == [(False, "concurrency")]
+    assert [booking.granted for booking in later] == [True, False]
+
+
+async def test_a_refusal_of_too_many_at_once_counts_calls_that_were_never_booked(shared: Shared) -> None:
+    unbooked = Settlement({}, {}, shared.now_s, answered=True, refusal=Refusal("concurrency", 1.0, 3))
+
+    bookings = await shared.state.exchange(SCOPE, Limits(), [unbooked], [ONE] * 4, horizon_s=1.0)
+
+    assert [booking.granted for booking in bookings] == [True, True, True, False]
+
+
+async def test_a_refusal_of_too_many_at_once_leaves_rates_and_what_is_booked_alone(shared: Shared) -> None:
+    limits = limits_of(requests=(60, 10))
+    await filled(shared, limits)
+    (refused,) = await shared.book(limits, ONE)
+    before = await shared.state.version(SCOPE)
+
+    await shared.settle(limits, refused, ONE, refusal=Refusal("concurrency", 7.0, 20))
+
+    assert await shared.state.version(SCOPE) == before
+    assert await shared.starts(limits, *[ONE] * 8) == [0.0] * 8
+
+
 # -- refusals
 
 

@@ -231,6 +231,7 @@ def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[
         declared = run
     del declared.__wrapped__  # or inspect and pytest would look through to the columns
     declared.__signature__ = signature
+    declared.place_as = function  # where pytest says that it is
     setattr(declared, MARK, evaluation)
     return declared  # type: ignore[no-any-return]
 

@@ -32,6 +32,8 @@ DRIFT_S = 5.0
 """Over how long the use by others is averaged."""
 LEAST_SHARE = 0.05
 """However much others use, this share of the rate is tried."""
+ONE_MORE_AT_ONCE_EVERY_S = 10.0
+"""How fast a ceiling on concurrent calls that a refusal has shown is tried again."""
 LONGEST_TRUST_S = 600.0
 """Stated limits that were not repeated for this long are no longer held against a configured one."""
 
@@ -177,6 +179,9 @@ class ScopeState:
     pause_reason: str = ""
     penalised_at_s: dict[str, float] = field(default_factory=dict)
     concurrency: int | None = None
+    """How many calls may be in flight: what is configured, or less where refusals have shown it."""
+    shown_concurrency: tuple[int, float] | None = None
+    """How many were in flight when one more was refused, and when that was."""
     ramp: tuple[float, float] | None = None
     """Share of the rates that is used since a ramp refusal, and since when."""
     ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
@@ -211,7 +216,14 @@ class ScopeState:
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
                 bucket.reshape(per_s, depth, now_s)
                 bucket.source = source
-        self.concurrency = configured.concurrency
+        ceilings = (configured.concurrency, self._shown_ceiling(now_s))
+        self.concurrency = min((each for each in ceilings if each is not None), default=None)
+
+    def _shown_ceiling(self, now_s: float) -> int | None:
+        if self.shown_concurrency is None:
+            return None
+        shown, since_s = self.shown_concurrency
+        return shown + int(max(0.0, now_s - since_s) / ONE_MORE_AT_ONCE_EVERY_S)
 
     def ramp_share(self, now_s: float) -> float:
         if self.ramp is None:
@@ -328,6 +340,16 @@ class ScopeState:
                 each.full_at_s, self.pause_until_s + max(0.0, each.usable() - 1) / each.rate()
             )
 
+    def lower_ceiling(self, unrefused: int, now_s: float) -> None:
+        """Too many at once: no more from now on than are in flight without the one that was refused.
+
+        Every refusal counts, also those of one episode: of fifty calls sent at once the first that is
+        refused leaves 49, and only the last leaves as many as are served. Rates have nothing to do with it.
+        """
+        served = max(1, unrefused, self._in_flight())
+        ceiling = self._shown_ceiling(now_s)
+        self.shown_concurrency = (served if ceiling is None else min(served, ceiling), now_s)
+
     # -- as plain values
 
     def to_plain(self) -> dict[str, Any]:
@@ -358,6 +380,7 @@ class ScopeState:
             "pause": [self.pause_until_s, self.pause_reason],
             "penalised": self.penalised_at_s,
             "concurrency": self.concurrency,
+            "shown_concurrency": self.shown_concurrency,
             "ramp": self.ramp,
             "version": self.version,
             "ahead": self.ahead,
@@ -375,6 +398,7 @@ class ScopeState:
             pause_reason=plain["pause"][1],
             penalised_at_s=plain["penalised"],
             concurrency=plain["concurrency"],
+            shown_concurrency=tuple(plain["shown_concurrency"]) if plain["shown_concurrency"] else None,
             ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
             version=plain["version"],
             ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],

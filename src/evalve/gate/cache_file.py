@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from evalve.clock import LOOP_CLOCK, Clock
@@ -74,6 +75,19 @@ class CacheFile:
         finally:
             self._give_back(connection)
 
+    def row(self, statement: str, values: tuple[object, ...]) -> Any:
+        """The first row of a query; `None` also where there is no file. In the way of every call."""
+        connection = self._borrowed(create=False)
+        if connection is None:
+            return None
+        try:
+            return connection.execute(statement, values).fetchone()
+        except sqlite3.DatabaseError as error:
+            self._judge(error, connection.generation)
+            raise
+        finally:
+            self._give_back(connection)
+
     @contextmanager
     def writing(self, *, create: bool = True) -> Iterator[sqlite3.Connection | None]:
         """A transaction, committed at the end of the block; the file is made where there is none."""
@@ -104,8 +118,10 @@ class CacheFile:
     # -- connections
 
     def _borrowed(self, create: bool) -> _Connection | None:
-        with suppress(IndexError):
+        try:
             return self._idle.pop()
+        except IndexError:
+            pass
         try:
             with self._lock:
                 self._lock.wait_for(lambda: not self._resting)
@@ -123,7 +139,7 @@ class CacheFile:
                 self._open -= 1
                 if self._closed:
                     self._let_go()
-            self._lock.notify_all()
+                self._lock.notify_all()
 
     def _opened(self, create: bool) -> _Connection | None:
         """The second try is for a file whose damage shows when it is opened."""

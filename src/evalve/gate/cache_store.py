@@ -64,8 +64,7 @@ class CacheStore:
         """
         raw_key = bytes.fromhex(key)
         try:
-            with self.file.reading() as connection:
-                row = connection.execute(_SELECT, (raw_key,)).fetchone() if connection is not None else None
+            row = self.file.row(_SELECT, (raw_key,))
         except sqlite3.Error:  # the file has judged it and warned
             return None
         if row is None:
@@ -167,6 +166,7 @@ class _Put:
 
     def apply(self, connection: sqlite3.Connection) -> bool:
         connection.execute(_INSERT, self._row)
+        connection.execute("DELETE FROM leases WHERE key = ?", self._row[:1])  # whoever asks finds it now
         self._written(len(self._row[-1]))
         return True
 

@@ -251,11 +251,14 @@ class Gate:
         return numbered_key(content, repeat=sample.repeat, ordinal=ordinal)
 
     async def _admitted(self, errand: _Errand) -> Permit:
-        expected = self._estimates.expected(errand.call, errand.group)
-        await self._reserve(errand, Usage(round(expected.input_tokens), round(expected.output_tokens)))
-        cost = errand.dialect.booked(
-            errand.call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
-        )
+        await self._reserve(errand)
+
+        def cost() -> Cost:
+            expected = self._estimates.expected(errand.call, errand.group)
+            return errand.dialect.booked(
+                errand.call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
+            )
+
         try:
             with _waiting(errand.sample, WAITS_FOR_LIMITS):
                 permit = await self._limiter.admit(errand.call, cost, group=errand.group)
@@ -310,11 +313,13 @@ class Gate:
         experiment = errand.sample.experiment if errand.sample is not None else ""
         await self._cache.keep(key, tried.final(), errand.call, tried.usage, experiment)
 
-    async def _reserve(self, errand: _Errand, expected: Usage) -> None:
+    async def _reserve(self, errand: _Errand) -> None:
         """Stop the run before a call that would exceed the person's budget."""
         errand.reserved_usd = 0.0
         if self._budget.limit_usd is not None:
-            errand.reserved_usd = self._meter.price_usd(errand.call, expected) or 0.0
+            expected = self._estimates.expected(errand.call, errand.group)
+            usage = Usage(round(expected.input_tokens), round(expected.output_tokens))
+            errand.reserved_usd = self._meter.price_usd(errand.call, usage) or 0.0
         try:
             await self._budget.reserve(errand.reserved_usd)
         except BudgetSpent as error:

@@ -40,6 +40,7 @@ class _Flight:
 
     waiting: deque[Future[Reply | None]] = field(default_factory=deque)
     landed: Reply | None = None
+    is_leased: bool = True
 
 
 class Flights:
@@ -69,12 +70,13 @@ class Flights:
             self.leave(key)
         return reply
 
-    def land(self, key: str, reply: Reply) -> None:
-        """Everybody who waits will have this answer."""
+    def land(self, key: str, reply: Reply, *, is_leased: bool = True) -> None:
+        """Everybody who waits will have this answer; `is_leased` is false where keeping it ended that."""
         with self._lock:
             flight = self._flights.get(key)
             if flight is not None:
                 flight.landed = reply
+                flight.is_leased = is_leased
 
     def leave(self, key: str) -> None:
         """The call is over. If it has not landed, the next who waits makes it."""
@@ -89,8 +91,12 @@ class Flights:
                     if flight.landed is None:
                         return  # it goes on, with its lease, in other hands
             del self._flights[key]
-            if self._leases is not None:
+            if self._leases is None:
+                return
+            if flight.is_leased:
                 self._leases.give_up(key)  # in here: who boards next must come after this
+            else:
+                self._leases.gone(key)
 
     # -- in this process
 
@@ -124,13 +130,15 @@ class Flights:
         if self._leases is None:
             return look()
         delay_s = _FIRST_LOOK_AFTER_S
-        other = await self._leases.take(key)
+        taken = await self._leases.take(key)
         # look after taking, or what has landed between looking and taking would be asked for again
-        while (reply := look()) is None and other is not None:
-            if self._leases.is_dead(other):
-                other = await self._leases.take(key, instead_of=other)
-                continue
-            await self._clock.sleep(delay_s)
-            delay_s = min(delay_s * _GROWTH, _LOOK_AT_LEAST_EVERY_S)
-            other = await self._leases.take(key)
+        reply = look() if taken.kept or taken.other is not None else None
+        while reply is None and taken.other is not None:
+            if self._leases.is_dead(taken.other):
+                taken = await self._leases.take(key, instead_of=taken.other)
+            else:
+                await self._clock.sleep(delay_s)
+                delay_s = min(delay_s * _GROWTH, _LOOK_AT_LEAST_EVERY_S)
+                taken = await self._leases.take(key)
+            reply = look()
         return reply

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.booking import Booking
 from evalve.gate.messages import Call, Cost, Dimension, Limits, Stated
+from evalve.gate.queueing import Hold, Pricing, Scope, Signal, Waiter, priced
 from evalve.gate.state import LimitState, Refusal, Settlement
 
 HORIZON_S = 0.02
@@ -44,90 +43,6 @@ class Permit:
     """Of the booking."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """What keeps a scope's next call waiting."""
-
-    scope: str
-    reason: str
-    """A dimension, `pause`, `concurrency` or `first answer`."""
-    until_s: float
-    now_s: float
-    used_share: float | None = None
-    """How much of that limit was used over the last seconds."""
-
-
-Signal = Literal["lead"] | Booking
-
-
-class _Waiter:
-    __slots__ = ("cost", "future", "group")
-
-    def __init__(self, cost: Cost, group: str) -> None:
-        self.cost = cost
-        self.group = group
-        self.future: Future[Signal] = Future()
-
-
-@dataclass(slots=True)
-class _Scope:
-    """One scope as this process sees it. Everything in it is guarded by the limiter's lock."""
-
-    name: str
-    limits: Limits
-    groups: OrderedDict[str, deque[_Waiter]] = field(default_factory=OrderedDict)
-    led: bool = False
-    settlements: list[Settlement] = field(default_factory=list)
-    known: bool = False
-    """Whether it is known if there are limits, because some are configured or an answer came."""
-    limited: bool = False
-    in_flight: int = 0
-    pilot_began_s: float | None = None
-    news: Future[None] = field(default_factory=Future)
-    """Set, and replaced, when a call ends."""
-    hold: Hold | None = None
-    admitted: dict[int, dict[str, float]] = field(default_factory=dict)
-    """What was admitted in each second, by dimension."""
-
-    def note_admitted(self, booking: Booking) -> None:
-        second = self.admitted.setdefault(int(booking.start_s), {})
-        for dimension, amount in booking.cost.items():
-            second[dimension] = second.get(dimension, 0.0) + amount
-
-    def join(self, waiter: _Waiter, *, first: bool = False) -> None:
-        queue = self.groups.setdefault(waiter.group, deque())
-        if first:
-            queue.appendleft(waiter)
-            self.groups.move_to_end(waiter.group, last=False)
-        else:
-            queue.append(waiter)
-
-    def next_waiters(self, most: int) -> list[_Waiter]:
-        """In turn from every group, so that no evaluation waits behind all of another."""
-        chosen: list[_Waiter] = []
-        while self.groups and len(chosen) < most:
-            group, queue = next(iter(self.groups.items()))
-            waiter = queue.popleft()
-            if queue:
-                self.groups.move_to_end(group)
-            else:
-                del self.groups[group]
-            if not waiter.future.cancelled():
-                chosen.append(waiter)
-        return chosen
-
-    def leave(self, waiter: _Waiter) -> None:
-        queue = self.groups.get(waiter.group)
-        if queue is not None and waiter in queue:
-            queue.remove(waiter)
-            if not queue:
-                del self.groups[waiter.group]
-
-    def tell_news(self) -> None:
-        news, self.news = self.news, Future()
-        news.set_result(None)
-
-
 class Limiter:
     """Admits calls under the limits of their scopes. One per process; any thread and loop may use it."""
 
@@ -138,9 +53,9 @@ class Limiter:
         self._limits_for = limits_for
         self._clock = clock
         self._lock = threading.RLock()  # reentrant: the garbage collector may call `abandon` anywhere
-        self._scopes: dict[str, _Scope] = {}
+        self._scopes: dict[str, Scope] = {}
 
-    async def admit(self, call: Call, cost: Cost, *, group: str = "", learns: bool = True) -> Permit:
+    async def admit(self, call: Call, cost: Pricing, *, group: str = "", learns: bool = True) -> Permit:
         """Wait until the call may be sent.
 
         `learns` says that its answer's headers will be told; without, no first answer is waited for.
@@ -150,13 +65,13 @@ class Limiter:
         if not scope.limited and (scope.known or not learns):
             with self._lock:
                 scope.in_flight += 1
-            return Permit(scope.name, cost, asked_s, booked=False)
-        waiter = _Waiter(cost, group)
+            return Permit(scope.name, priced(cost), asked_s, booked=False)
+        waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
         return Permit(
             scope.name,
-            cost,
+            booking.cost,
             booking.start_s,
             booked=booking.version != UNBOOKED,
             waited_s=max(0.0, self._state.now_s() - asked_s),
@@ -173,18 +88,18 @@ class Limiter:
     ) -> None:
         """Tell what the call took; `stated` is `None` where no answer came."""
         scope = self._scopes[permit.scope]
-        settlement = Settlement(
-            booked=permit.cost if permit.booked else {},
-            actual=actual if permit.booked else {},
-            started_at_s=permit.started_at_s,
-            stated=stated or {},
-            answered=stated is not None,
-            refusal=refusal,
-            version=permit.version,
-        )
         with self._lock:
             scope.in_flight -= 1
             scope.tell_news()
+            settlement = Settlement(
+                booked=permit.cost if permit.booked else {},
+                actual=actual if permit.booked else {},
+                started_at_s=permit.started_at_s,
+                stated=stated or {},
+                answered=stated is not None,
+                refusal=replace(refusal, in_flight=scope.in_flight) if refusal is not None else None,
+                version=permit.version,
+            )
             if stated is not None:
                 scope.known = True
             if stated or refusal is not None:
@@ -192,11 +107,16 @@ class Limiter:
             if not scope.limited:
                 return
             scope.settlements.append(settlement)
-            if scope.led and refusal is None:
-                return  # rides on the leader's next booking
-        await self._tell_settlements(scope)
+            if (scope.led or scope.telling) and refusal is None:
+                return  # rides on the leader's next booking, or with who tells already
+            scope.telling = True
+        try:
+            await asyncio.sleep(0)  # one transaction for all that end in this turn of the loop
+        finally:
+            scope.telling = False
+            await self._tell_settlements(scope)
 
-    async def _tell_settlements(self, scope: _Scope) -> None:
+    async def _tell_settlements(self, scope: Scope) -> None:
         with self._lock:
             settlements, scope.settlements = scope.settlements, []
         if settlements:
@@ -226,19 +146,19 @@ class Limiter:
                 for scope in self._scopes.values()
             }
 
-    async def _entered(self, call: Call) -> _Scope:
+    async def _entered(self, call: Call) -> Scope:
         limits = self._limits_for(call)
         configured = bool(limits.by_dimension) or limits.concurrency is not None
         remembered = False if configured else bool((await self._state.peek(call.scope)).stated)
         with self._lock:
             return self._scopes.setdefault(
                 call.scope,
-                _Scope(call.scope, limits, known=configured or remembered, limited=configured or remembered),
+                Scope(call.scope, limits, known=configured or remembered, limited=configured or remembered),
             )
 
     # -- queueing
 
-    async def _served(self, scope: _Scope, waiter: _Waiter) -> Booking:
+    async def _served(self, scope: Scope, waiter: Waiter) -> Booking:
         """Queue, be given a booking or the lead, and return at the booked instant."""
         with self._lock:
             leads = not scope.led
@@ -254,31 +174,35 @@ class Limiter:
             elif await self._reached(scope, signal):
                 return signal
             else:
-                waiter = _Waiter(waiter.cost, waiter.group)
+                waiter = Waiter(waiter.cost, waiter.group)
                 with self._lock:
                     leads = not scope.led
                     scope.led = True
                     if not leads:
                         scope.join(waiter, first=True)
 
-    async def _signalled(self, scope: _Scope, waiter: _Waiter) -> Signal:
+    async def _signalled(self, scope: Scope, waiter: Waiter) -> Signal:
+        with self._lock:
+            told = waiter.wait()
         try:
-            return await asyncio.wrap_future(waiter.future)
+            await told
         except asyncio.CancelledError:
             with self._lock:
                 scope.leave(waiter)
-            if not waiter.future.cancelled():
-                # given something in the very moment of being cancelled
-                signal = waiter.future.result()
-                if signal == "lead":
-                    self._hand_on(scope)
-                else:
-                    await self._give_back(scope, signal)
+                waiter.gone = waiter.signal is None
+            if waiter.signal == "lead":
+                self._hand_on(scope)
+            elif waiter.signal is not None:  # given in the very moment of being cancelled
+                await self._give_back(scope, waiter.signal)
             raise
+        assert waiter.signal is not None
+        return waiter.signal
 
-    async def _lead(self, scope: _Scope, me: _Waiter) -> Booking:
+    async def _lead(self, scope: Scope, me: Waiter) -> Booking:
         """Book for ourselves and for those who may start at the same moment; hand on when it is time."""
         try:
+            if scope.limited:
+                await asyncio.sleep(0)  # who asks in this turn of the loop is booked with us, at one go
             while True:
                 if not scope.known:
                     await self._first_answer(scope)
@@ -292,21 +216,21 @@ class Limiter:
             scope.hold = None
             self._hand_on(scope)
 
-    def _hand_on(self, scope: _Scope) -> None:
+    def _hand_on(self, scope: Scope) -> None:
         with self._lock:
             while waiters := scope.next_waiters(1):
-                if _give(waiters[0], "lead"):
+                if waiters[0].give("lead"):
                     return
             scope.led = False
 
-    async def _booked(self, scope: _Scope, me: _Waiter) -> Booking | None:
+    async def _booked(self, scope: Scope, me: Waiter) -> Booking | None:
         """Our own booking; `None` where every concurrent call is taken, after waiting for one to end."""
         with self._lock:
             others = scope.next_waiters(MOST_AT_ONCE - 1)
             settlements, scope.settlements = scope.settlements, []
-            news = scope.news
-        costs = [me.cost, *(waiter.cost for waiter in others)]
+            ended = scope.ended
         try:
+            costs = [priced(waiter.cost) for waiter in (me, *others)]
             bookings = await self._state.exchange(
                 scope.name, scope.limits, settlements, costs, horizon_s=HORIZON_S
             )
@@ -321,24 +245,29 @@ class Limiter:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):
                 scope.join(waiter, first=True)
             scope.in_flight += len(granted)
-        for waiter, booking in zip(others, granted[1:], strict=False):
-            if not _give(waiter, booking):
+            taken = [waiter.give(booking) for waiter, booking in zip(others, granted[1:], strict=False)]
+        for is_taken, booking in zip(taken, granted[1:], strict=True):
+            if not is_taken:
                 await self._give_back(scope, booking)
         if granted:
             return granted[0]
         self._holds(scope, "concurrency", self._state.now_s())
-        await self._wait_for(news, RECHECK_S)
+        await self._wait_for_end(scope, ended, RECHECK_S)
         return None
 
-    def _unlimited(self, scope: _Scope, me: _Waiter) -> Booking:
-        """No limit is known: everybody may go."""
-        now = Booking(self._state.now_s(), me.cost, UNBOOKED, "")
-        with self._lock:
-            others = scope.next_waiters(len(scope.groups) * 10_000)
-            scope.in_flight += 1 + sum(_give(waiter, now) for waiter in others)
-        return now
+    def _unlimited(self, scope: Scope, me: Waiter) -> Booking:
+        """No limit is known: everybody may go, once it is known that there is none."""
+        now_s = self._state.now_s()
 
-    async def _first_answer(self, scope: _Scope) -> None:
+        def leave(waiter: Waiter) -> Booking:
+            return Booking(now_s, priced(waiter.cost), UNBOOKED, "")
+
+        with self._lock:
+            others = scope.next_waiters(len(scope.groups) * 10_000) if scope.known else []
+            scope.in_flight += 1 + sum(waiter.give(leave(waiter)) for waiter in others)
+        return leave(me)
+
+    async def _first_answer(self, scope: Scope) -> None:
         """Until an answer shows the limits, let few calls out: the first is real work, not a probe."""
         while not scope.known:
             with self._lock:
@@ -348,11 +277,11 @@ class Limiter:
                 allowed = 2 ** int((now_s - scope.pilot_began_s) / PILOT_DOUBLES_EVERY_S)
                 if scope.in_flight < allowed:
                     return
-                news = scope.news
+                ended = scope.ended
             self._holds(scope, "first answer", now_s)
-            await self._wait_for(news, PILOT_DOUBLES_EVERY_S)
+            await self._wait_for_end(scope, ended, PILOT_DOUBLES_EVERY_S)
 
-    async def _reached(self, scope: _Scope, booking: Booking) -> bool:
+    async def _reached(self, scope: Scope, booking: Booking) -> bool:
         """Wait for the booked instant; false, with the booking given back, if limits changed meanwhile."""
         delay_s = booking.start_s - self._state.now_s()
         if delay_s <= 0:
@@ -368,7 +297,7 @@ class Limiter:
         await self._give_back(scope, booking)
         return False
 
-    async def _give_back(self, scope: _Scope, booking: Booking) -> None:
+    async def _give_back(self, scope: Scope, booking: Booking) -> None:
         with self._lock:
             scope.in_flight -= 1
             scope.tell_news()
@@ -379,8 +308,12 @@ class Limiter:
         )
         await self._state.exchange(scope.name, scope.limits, [back], [], horizon_s=0.0)
 
-    async def _wait_for(self, news: Future[None], at_most_s: float) -> None:
-        """Wait until a call of this process ends, or a while."""
+    async def _wait_for_end(self, scope: Scope, ended: int, at_most_s: float) -> None:
+        """Wait until more calls of this process have ended than `ended`, or a while."""
+        with self._lock:
+            if scope.ended != ended:
+                return
+            scope.news = news = scope.news or Future()
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
         timer = loop.call_later(at_most_s, over.set)
@@ -390,7 +323,7 @@ class Limiter:
         finally:
             timer.cancel()
 
-    def _holds(self, scope: _Scope, reason: str, until_s: float, per_s: float = 0.0) -> None:
+    def _holds(self, scope: Scope, reason: str, until_s: float, per_s: float = 0.0) -> None:
         now_s = self._state.now_s()
         share = None
         if per_s > 0:
@@ -398,14 +331,6 @@ class Limiter:
             used = sum(scope.admitted.get(second, {}).get(reason, 0.0) for second in last)
             share = min(1.0, used / (per_s * USED_OVER_S))
         scope.hold = Hold(scope.name, reason, until_s, now_s, share)
-
-
-def _give(waiter: _Waiter, signal: Signal) -> bool:
-    """Whether the waiter was still there to take it."""
-    if not waiter.future.set_running_or_notify_cancel():
-        return False
-    waiter.future.set_result(signal)
-    return True
 
 
 def _set_from_thread(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

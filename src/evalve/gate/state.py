@@ -21,6 +21,8 @@ class Refusal:
 
     dimension: str | None
     retry_after_s: float
+    in_flight: int = 0
+    """Calls of the same process that went on; those that were never booked are known to it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,9 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if settlement.answered:
         state.observe(settlement.stated, now_s)
     refusal = settlement.refusal
-    if refusal is not None:
+    if refusal is not None and refusal.dimension == "concurrency":
+        state.lower_ceiling(refusal.in_flight, now_s)
+    elif refusal is not None:
         state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
 
 

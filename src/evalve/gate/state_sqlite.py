@@ -6,6 +6,7 @@ waited eight times as long. Nothing in it must survive a power cut, so nothing i
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ from evalve.gate.messages import Cost, Limits
 from evalve.gate.state import ScopeView, Settlement, apply
 
 _LOG = logging.getLogger(__name__)
+_encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
@@ -78,6 +80,8 @@ class SqliteState:
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
         self._checked_at_s: dict[str, float] = {}
+        self._written: dict[str, tuple[str, ScopeState]] = {}
+        """What this process wrote last: mostly nobody else has written since, and it need not be read."""
 
     def now_s(self) -> float:
         return self._now_s()
@@ -92,7 +96,7 @@ class SqliteState:
         horizon_s: float,
     ) -> list[Booking]:
         with self._transaction() as connection:
-            state = self._read(connection, scope)
+            state = self._read(connection, scope, known=self._written.pop(scope, None))
             now_s = self._now_s()
             self._drop_the_dead(scope, state, now_s)
             bookings = apply(
@@ -100,10 +104,12 @@ class SqliteState:
             )
             if bookings and bookings[-1].binding == "concurrency":
                 self._drop_the_dead(scope, state, now_s, at_once=True)
+            text = _encoded(state.to_plain())
             connection.execute(
                 "INSERT OR REPLACE INTO scopes VALUES (?, ?, ?, ?, ?)",
-                (scope, self._boot, state.version, json.dumps(state.to_plain()), time.time()),
+                (scope, self._boot, state.version, text, time.time()),
             )
+            self._written[scope] = text, state
         return bookings
 
     async def version(self, scope: str) -> int:
@@ -147,10 +153,14 @@ class SqliteState:
         for holder in [holder for holder in state.holders if holder != _me() and not _is_alive(holder)]:
             state.forget_holder(holder)
 
-    def _read(self, connection: sqlite3.Connection, scope: str) -> ScopeState:
+    def _read(
+        self, connection: sqlite3.Connection, scope: str, *, known: tuple[str, ScopeState] | None = None
+    ) -> ScopeState:
         row = connection.execute("SELECT boot, state FROM scopes WHERE scope = ?", (scope,)).fetchone()
         if row is None:
             return ScopeState()
+        if known is not None and known[0] == row[1] and row[0] == self._boot:
+            return known[1]
         try:
             state = ScopeState.from_plain(json.loads(row[1]))
         except (ValueError, KeyError, TypeError, IndexError):
@@ -203,7 +213,7 @@ class SqliteState:
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _switch_to_wal(connection, path.parent)
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(_TABLES)
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -213,6 +223,16 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection, directory: Path) -> None:
+    """In turns: SQLite does not wait when two connections switch at once, and processes start together."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        os.close(descriptor)
 
 
 def _me() -> str:

@@ -1,0 +1,143 @@
+"""Who waits for leave to send, by scope: the queue of one process, and what it knows about the scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evalve.gate.booking import Booking
+from evalve.gate.messages import Cost, Limits
+from evalve.gate.state import Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a scope's next call waiting."""
+
+    scope: str
+    reason: str
+    """A dimension, `pause`, `concurrency` or `first answer`."""
+    until_s: float
+    now_s: float
+    used_share: float | None = None
+    """How much of that limit was used over the last seconds."""
+
+
+Signal = Literal["lead"] | Booking
+Pricing = Cost | Callable[[], Cost]
+"""What a call is expected to take; a function is asked when it is booked, which may be much later: with a
+hundred calls queued at what was expected before the first answer, pacing by output took 1.37 × the ideal."""
+
+
+class Waiter:
+    """A call in the queue. All but `loop` is guarded by the limiter's lock."""
+
+    __slots__ = ("_told", "cost", "gone", "group", "loop", "signal")
+
+    def __init__(self, cost: Pricing, group: str) -> None:
+        self.cost = cost
+        self.group = group
+        self.loop = asyncio.get_running_loop()
+        self.signal: Signal | None = None
+        self.gone = False
+        self._told: asyncio.Future[None] | None = None
+
+    def wait(self) -> asyncio.Future[None]:
+        """Done when there is a signal; to be asked for on the waiter's own loop."""
+        if self._told is None:
+            self._told = self.loop.create_future()
+            if self.signal is not None:
+                self._told.set_result(None)
+        return self._told
+
+    def give(self, signal: Signal) -> bool:
+        """Whether the waiter is still there to take it."""
+        if self.gone:
+            return False
+        self.signal = signal
+        if self._told is not None:
+            if (
+                asyncio.get_running_loop() is self.loop
+            ):  # and not through the loop's pipe: a third of the cost
+                done(self._told)
+            else:
+                self.loop.call_soon_threadsafe(_done, self._told)
+        return True
+
+
+def priced(cost: Pricing) -> Cost:
+    return cost() if callable(cost) else cost
+
+
+@dataclass(slots=True)
+class Scope:
+    """One scope as this process sees it. Everything in it is guarded by the limiter's lock."""
+
+    name: str
+    limits: Limits
+    groups: OrderedDict[str, deque[Waiter]] = field(default_factory=OrderedDict)
+    led: bool = False
+    settlements: list[Settlement] = field(default_factory=list)
+    known: bool = False
+    """Whether it is known if there are limits, because some are configured or an answer came."""
+    limited: bool = False
+    in_flight: int = 0
+    pilot_began_s: float | None = None
+    ended: int = 0
+    """How many calls have ended."""
+    news: Future[None] | None = None
+    """Where somebody waits for the next to end."""
+    telling: bool = False
+    """Whether somebody is about to tell what calls took."""
+    hold: Hold | None = None
+    admitted: dict[int, dict[str, float]] = field(default_factory=dict)
+    """What was admitted in each second, by dimension."""
+
+    def note_admitted(self, booking: Booking) -> None:
+        second = self.admitted.setdefault(int(booking.start_s), {})
+        for dimension, amount in booking.cost.items():
+            second[dimension] = second.get(dimension, 0.0) + amount
+
+    def join(self, waiter: Waiter, *, first: bool = False) -> None:
+        queue = self.groups.setdefault(waiter.group, deque())
+        if first:
+            queue.appendleft(waiter)
+            self.groups.move_to_end(waiter.group, last=False)
+        else:
+            queue.append(waiter)
+
+    def next_waiters(self, most: int) -> list[Waiter]:
+        """In turn from every group, so that no evaluation waits behind all of another."""
+        chosen: list[Waiter] = []
+        while self.groups and len(chosen) < most:
+            group, queue = next(iter(self.groups.items()))
+            waiter = queue.popleft()
+            if queue:
+                self.groups.move_to_end(group)
+            else:
+                del self.groups[group]
+            if not waiter.gone:
+                chosen.append(waiter)
+        return chosen
+
+    def leave(self, waiter: Waiter) -> None:
+        queue = self.groups.get(waiter.group)
+        if queue is not None and waiter in queue:
+            queue.remove(waiter)
+            if not queue:
+                del self.groups[waiter.group]
+
+    def tell_news(self) -> None:
+        self.ended += 1
+        news, self.news = self.news, None
+        if news is not None:
+            news.set_result(None)
+
+
+def _done(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
