@@ -9,7 +9,7 @@ in another, export what it tells you, and run this. Unless you say the limit, it
 
 import evalve
 
-model = evalve.model("anthropic/claude-sonnet-4-5")
+model = evalve.model("anthropic/claude-sonnet-5")
 
 
 @evalve.foreach("number", range(120))

@@ -10,7 +10,11 @@ EvalveError
 ├── StorageError          the store cannot be opened, read or written
 │   ├── NotFound          no experiment of that name
 │   └── Locked            another run holds the experiment
-└── ExperimentChanged     the stored experiment was made by another function
+├── ExperimentChanged     the stored experiment was made by another function
+└── ModelError            a call to a model got no usable answer
+    ├── MissingKey        there is no API key to send it with
+    ├── LocalUnavailable  the embedded model is not installed or does not start
+    └── StreamBroken      an answer broke off in the middle; also a ConnectionError
 
 KeyboardInterrupt
 └── Interrupted           the person stopped the run; what was done is saved
@@ -61,6 +65,41 @@ class Locked(StorageError):
 
 class ExperimentChanged(EvalveError):
     """The stored experiment was made by another function."""
+
+
+class ModelError(EvalveError):
+    """A call got no usable answer, and calling again now would not help.
+
+    What was worth another try has been tried again by the gate, so this is final for the sample too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "permanent",
+        status: int | None = None,
+        model: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.model = model
+
+
+class MissingKey(ModelError):
+    """A call must be sent, and there is no API key to send it with."""
+
+
+class StreamBroken(ModelError, ConnectionError):
+    """An answer broke off after its beginning was passed on.
+
+    Only the sample can start over, so this one is a connection error for its retries.
+    """
+
+
+class LocalUnavailable(ModelError):
+    """The embedded model is not installed or does not start."""
 
 
 class Interrupted(KeyboardInterrupt):

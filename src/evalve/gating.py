@@ -9,6 +9,7 @@ import atexit
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalve.declare.experiments import Configuration, read_configuration
+from evalve.errors import OptionError
 from evalve.options import Options
 
 if TYPE_CHECKING:
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from evalve.gate.doors.model import Connection, Model
     from evalve.gate.estimates import Estimates
     from evalve.gate.exchange import Gate
-    from evalve.gate.limiter import Hold, Limiter
+    from evalve.gate.limiter import Limiter
     from evalve.gate.messages import Call, Limits
     from evalve.gate.metering import Meter
     from evalve.gate.prices import Prices
+    from evalve.gate.queueing import Hold
     from evalve.gate.sender import AiohttpSender
     from evalve.gate.state import LimitState
 
@@ -161,7 +164,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     prices = prices_from(configuration.prices, environ)
 
     limits_of = limits_reader(configuration, environ)
-    store = CacheStore(cache_directory(environ))
+    store = CacheStore(cache_directory(environ), cap_bytes=cache_cap_bytes(environ))
     leases = Leases(store.writer)
     cassettes = environ.get("EVALVE_CASSETTES")
     cache = ResponseCache(
@@ -256,6 +259,17 @@ def cache_mode(options: Options, environ: Mapping[str, str]) -> Any:
     if options.cache is not None:
         return options.cache
     return "off" if environ.get("EVAL_USE_CACHE", "").lower() in ("0", "false", "no", "off") else "on"
+
+
+def cache_cap_bytes(environ: Mapping[str, str]) -> int | None:
+    """How large the cache may grow: `EVALVE_CACHE_SIZE`, as in 500MB or 5GB, or none for no bound."""
+    text = environ.get("EVALVE_CACHE_SIZE", "2GB").strip().upper()
+    if text == "NONE":
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB)", text)
+    if match is None:
+        raise OptionError(f"EVALVE_CACHE_SIZE needs a size such as 500MB or 5GB, or none; got {text!r}")
+    return int(float(match[1]) * (1 << 20 if match[2] == "MB" else 1 << 30))
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:

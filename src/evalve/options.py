@@ -175,7 +175,7 @@ def _name(text: str) -> str:
 
 def _model(text: str) -> str:
     if not text.strip():
-        raise ValueError("needs a model's name, as in anthropic/claude-sonnet-4-5 or local")
+        raise ValueError("needs a model's name, as in anthropic/claude-sonnet-5 or local")
     return text.strip()
 
 
@@ -239,7 +239,7 @@ OPTIONS: tuple[Option, ...] = (
         "model",
         "model",
         _model,
-        "evaluate with this model, as in anthropic/claude-sonnet-4-5; repeatable",
+        "evaluate with this model, as in anthropic/claude-sonnet-5; repeatable",
         "NAME",
         many=True,
     ),

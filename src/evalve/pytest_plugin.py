@@ -181,7 +181,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     if name is None:
         pytest.fail(
             f"{request.node.nodeid} asks for a model, and none was chosen: "
-            "pass --model, as in --model anthropic/claude-sonnet-4-5 or --model local",
+            "pass --model, as in --model anthropic/claude-sonnet-5 or --model local",
             pytrace=False,
         )
     return open_model(name)
@@ -193,7 +193,7 @@ def rate_limiter(request: pytest.FixtureRequest) -> Any:
     from evalve.gating import limiter
 
     chosen = _models(request.config)
-    return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-4-5")
+    return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -47,6 +47,10 @@ class EvalveSession:
         if self._worker is not None:
             lent = self._worker["evalve_experiment"]
             settings = replace(settings, experiment=lent["name"], named=lent["named"])
+            asked = settings.options_for_any()
+            if asked.budget_usd is not None:  # together the workers may spend what one process might
+                share_usd = asked.budget_usd / self._worker["workercount"]
+                settings = replace(settings, said=replace(settings.said, budget_usd=share_usd))
         return settings
 
     def models(self) -> tuple[str, ...]:
@@ -169,6 +173,7 @@ class EvalveSession:
             ran=outcome.ran,
             problems=outcome.problems,
             interrupted=outcome.interrupted,
+            stop_reason=outcome.stop_reason,
             calls=outcome.run.report["calls"],
         )
         self.told[item.nodeid] = told.to_plain()

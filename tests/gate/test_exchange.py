@@ -404,6 +404,7 @@ async def test_a_connection_that_fails_is_tried_again(reached: bool, world: Worl
 
 @virtually
 async def test_a_connection_that_keeps_failing_is_an_error_in_the_end(world: World) -> None:
+    await world.gate.exchange(a_request("before"), FakeSender())
     sender = FakeSender([SendError("reset", reached=False)])
 
     with pytest.raises(SendError, match="reset"):
@@ -411,6 +412,16 @@ async def test_a_connection_that_keeps_failing_is_an_error_in_the_end(world: Wor
 
     assert len(sender.sent_at_s) == 6
     assert await world.in_flight() == 0
+
+
+@virtually
+async def test_a_host_that_was_never_reached_is_given_up_soon(world: World) -> None:
+    sender = FakeSender([SendError("refused", reached=False)])
+
+    with pytest.raises(SendError, match="refused"):
+        await world.gate.exchange(a_request(), sender)
+
+    assert len(sender.sent_at_s) == 3
 
 
 @virtually

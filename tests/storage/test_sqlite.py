@@ -380,3 +380,19 @@ def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
     store.close()
 
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    start(path, "s", 3).communicate()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE records DROP COLUMN calls")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+    told, _ = start(path, "t", 1).communicate()
+    store = open_store(path)
+
+    assert told == "t0\n"
+    assert store.counts(store.open_evaluation(SPEC)) == (4, 0)
+    store.close()

@@ -54,6 +54,8 @@ class Circuit:
         self._open_s = 0.0  # how long it stays open this time; 0 while closed
         self._until_s = 0.0  # from when on a request may probe
         self._changed: Future[None] = Future()
+        self.has_answered = True
+        """Whether any request ever got an answer; one that never did is not in a storm but absent."""
 
     @property
     def is_open(self) -> bool:
@@ -107,7 +109,7 @@ class Circuit:
             self._good -= int(good)
             self._bad -= int(bad)
         total = self._good + self._bad
-        if failed and total >= self._least and self._bad > self._share * total:
+        if failed and self.has_answered and total >= self._least and self._bad > self._share * total:
             self._open(now_s)
 
     def _open(self, now_s: float) -> None:

@@ -116,7 +116,8 @@ class Gate:
     async def _with_retries(self, errand: _Errand) -> _Tried:
         with self._retries.begin(errand.call.host) as story:
             while True:
-                await story.may_send()
+                with _waiting(errand.sample, "the provider to recover"):
+                    await story.may_send()
                 tried = await self._once(errand)
                 story.note(tried.problem)
                 if tried.problem is None or not await self._tries_again(errand, story, tried.problem):
@@ -166,7 +167,8 @@ class Gate:
         async with AsyncExitStack() as stack:
             story = stack.enter_context(self._retries.begin(errand.call.host))
             while True:
-                await story.may_send()
+                with _waiting(errand.sample, "the provider to recover"):
+                    await story.may_send()
                 begun = await self._begun(errand, stack)
                 story.note(begun.problem)
                 if begun.live is not None:

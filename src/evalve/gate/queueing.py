@@ -56,14 +56,12 @@ class Waiter:
 
     def give(self, signal: Signal) -> bool:
         """Whether the waiter is still there to take it."""
-        if self.gone:
+        if self.gone or self.loop.is_closed():
             return False
         self.signal = signal
         if self._told is not None:
-            if (
-                asyncio.get_running_loop() is self.loop
-            ):  # and not through the loop's pipe: a third of the cost
-                done(self._told)
+            if asyncio.get_running_loop() is self.loop:
+                _done(self._told)  # not through the loop's pipe, which costs three times as much
             else:
                 self.loop.call_soon_threadsafe(_done, self._told)
         return True

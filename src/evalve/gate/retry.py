@@ -16,6 +16,8 @@ from evalve.gate.circuit import Circuit, Hold, Pass
 from evalve.gate.messages import Problem, ProblemKind
 
 FAULT_TRIES = 6
+TRIES_OF_THE_UNREACHED = 3
+"""For a host that never answered: it is rather not there than overloaded, and a person waits to hear so."""
 BASE_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
 JITTER_SHARE = 0.05
@@ -138,6 +140,7 @@ class Retries:
         circuit = self._circuits.get(host)
         if circuit is None:
             circuit = self._circuits.setdefault(host, self._new_circuit())
+            circuit.has_answered = False
         return Story(self, circuit)
 
     def open_hosts(self) -> list[str]:
@@ -173,18 +176,24 @@ class Story:
 
     def note(self, problem: Problem | None) -> None:
         """What came of the try."""
+        if problem is None or problem.kind != "connection":
+            self._circuit.has_answered = True
         self._settle(is_failure(problem))
 
     def next_delay_s(self, problem: Problem) -> float | None:
         """How long to wait for the next try; `None` where there is none, and `reason` says why."""
         now_s = self._retries.clock.now_s()
         tries = self._tries.add(problem)
+        unreached = problem.kind == "connection" and not self._circuit.has_answered
+        if unreached and tries >= TRIES_OF_THE_UNREACHED:
+            self.reason = f"it was never reached: {problem.message}"
+            return None
         decision = decide(problem, tries, now_s - self._started_s, self._retries.random)
         if isinstance(decision, GiveUp):
             self.reason = decision.reason
             return None
-        if problem.kind == "rate_limit":
-            return decision.delay_s  # the limiter bounds these
+        if problem.kind == "rate_limit" or unreached:
+            return decision.delay_s  # the limiter bounds the first; the second are few
         return max(decision.delay_s, self._retries.budget.retry(now_s))
 
     def __enter__(self) -> Self:

@@ -85,6 +85,8 @@ class Turns:
 
     async def _round(self, strategy: Strategy) -> None:
         results = strategy.execute(self, None)
+        if not hasattr(results, "__aiter__"):
+            raise StrategyError(_no_iterator(strategy, results))
         try:
             async for _ in results:
                 if self.error is not None:
@@ -123,7 +125,7 @@ class Turns:
 
     def committed(self, drafts: int) -> None:
         self._uncommitted -= drafts
-        if self._is_over():
+        if self._is_over() or (self._cancelled and not self._uncommitted):
             self._feed_all()
 
     def uncommitted(self) -> int:
@@ -294,6 +296,16 @@ class Turns:
         await asyncio.gather(*tasks, return_exceptions=True)
         while self._uncommitted and self.error is None:
             await self._hunger()
+
+
+def _no_iterator(strategy: Strategy, returned: object) -> str:
+    close = getattr(returned, "close", None)
+    if callable(close):
+        close()  # a coroutine: or Python warns later, far from here, that it was never awaited
+    return (
+        f"{type(strategy).__name__}.execute() returned a {type(returned).__name__}, where an async iterator is "
+        "needed: write it as `async def` and `yield` each task's result"
+    )
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -32,6 +32,8 @@ class Told:
     metrics: list[dict[str, Any]]
     problems: list[str]
     interrupted: bool
+    stop_reason: str = ""
+    """Why it was stopped, where it was not a person who did."""
     calls: dict[str, float] = field(default_factory=dict)
     """What calls to models came to in this run; empty without any."""
 
@@ -44,6 +46,7 @@ class Told:
         ran: int,
         problems: Sequence[str],
         interrupted: bool,
+        stop_reason: str = "",
         calls: Mapping[str, float] | None = None,
     ) -> Told:
         return cls(
@@ -58,6 +61,7 @@ class Told:
             metrics=[metric.to_plain() for metric in metrics],
             problems=list(problems),
             interrupted=interrupted,
+            stop_reason=stop_reason,
             calls=dict(calls or {}),
         )
 
@@ -105,6 +109,8 @@ def summary_lines(
             yield f"  {name} {shown}  n={metric['observations']}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
+        if one.stop_reason:
+            yield f"  stopped: {visible(one.stop_reason)}"
         for problem in one.problems if not one.interrupted else ():
             yield f"  not passed: {problem}"
     if resume_command is not None:

@@ -212,9 +212,9 @@ def _bar(share: float, width: int, style: Style) -> str:
 def _moving_parts(tally: Tally, now_s: float, rate_per_s: float | None) -> list[_Part]:
     eta_s = _eta_s(tally, rate_per_s)
     time = duration(now_s - tally.started_s) if eta_s is None else f"ETA {duration(eta_s)}"
-    parts = [_Part(4, 2, (time,)), _Part(5, 3, (f"{tally.in_flight} in flight",))]
+    parts = [_Part(4, 2, (time,)), _Part(5, 4, (f"{tally.in_flight} in flight",))]
     if rate_per_s is not None:
-        parts.append(_Part(3, 4, (_rate(rate_per_s),)))
+        parts.append(_Part(3, 5, (_rate(rate_per_s),)))
     return parts
 
 
@@ -229,7 +229,7 @@ def _trouble_parts(tally: Tally, style: Style) -> list[_Part]:
     if tally.failed:
         parts.append(_Part(6, 1, (f"{tally.failed} failed",), RED))
     if waiting := _waiting(tally):
-        parts.append(_Part(7, 5, (f"waiting: {_legible(waiting, style)}",), YELLOW))
+        parts.append(_Part(7, 3, (f"waiting: {_legible(waiting, style)}",), YELLOW))
     if spent := tally.spent():
         parts.append(_Part(7, 6, (spent,)))
     return parts

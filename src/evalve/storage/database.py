@@ -51,7 +51,7 @@ class MemoryDatabase:
         self._lock = threading.RLock()
         self._closed = False
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        _create_tables(self._connection, self.place)
+        _bring_up_to_date(self._connection, self.place)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -148,10 +148,11 @@ class FileDatabase:
             if sqlite_code(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) and self._is_at_rest():
                 return self._connect("mode=ro&immutable=1")  # a directory where no `-shm` file can be made
             raise
-        if _version(connection, self.place) == 0:  # the file is made and its tables are not, or not yet
-            if not self._create:
-                connection.close()
-                raise self._nothing_recorded()
+        version = _version(connection, self.place)
+        if version == 0 and not self._create:  # the file is made and its tables are not, or not yet
+            connection.close()
+            raise self._nothing_recorded()
+        if version < schema.VERSION:
             self._make()
         return connection
 
@@ -163,9 +164,9 @@ class FileDatabase:
             # SQLite does not wait when two connections switch to WAL at once, so take turns outside it
             fcntl.flock(directory, fcntl.LOCK_EX)
             with closing(self._connect("mode=rwc")) as connection:
-                if _version(connection, self.place) == 0:
+                if _version(connection, self.place) < schema.VERSION:
                     connection.execute("PRAGMA journal_mode = WAL")
-                    _create_tables(connection, self.place)
+                    _bring_up_to_date(connection, self.place)
         finally:
             os.close(directory)
 
@@ -228,13 +229,17 @@ def _version(connection: sqlite3.Connection, place: str) -> int:
     return int(version)
 
 
-def _create_tables(connection: sqlite3.Connection, place: str) -> None:
+def _bring_up_to_date(connection: sqlite3.Connection, place: str) -> None:
+    """Make the tables, or change those of an earlier version."""
     with _transaction(connection):
-        if _version(connection, place) == 0:
+        version = _version(connection, place)
+        if version == 0:
             for statement in schema.TABLES.split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        for earlier in range(version, schema.VERSION) if version else ():
+            connection.execute(schema.MIGRATIONS[earlier])
+        connection.execute(f"PRAGMA user_version = {schema.VERSION}")
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-VERSION = 1
+VERSION = 2
 """Kept in `PRAGMA user_version`."""
+
+MIGRATIONS = {1: "ALTER TABLE records ADD COLUMN calls TEXT"}
+"""What leads from each earlier version to the next."""
 
 APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's databases
 

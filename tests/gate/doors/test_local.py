@@ -18,7 +18,8 @@ from typing import Any
 import psutil
 import pytest
 
-from evalve.gate.doors.local import LocalServer, LocalUnavailable, find_weights
+from evalve.errors import LocalUnavailable
+from evalve.gate.doors.local import LocalServer, find_weights
 from evalve.gate.doors.model import Connection, Model, open_model
 from evalve.gate.messages import Reply, Request, Sender, StreamedReply
 from evalve.gate.sender import AiohttpSender

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from evalve.errors import EvalveError, OptionError
-from evalve.gate.doors.answers import Answer, MissingKey, ModelError, StreamBroken, TextDelta
+from evalve.errors import EvalveError, MissingKey, ModelError, OptionError, StreamBroken
+from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.local import LocalServer
 from evalve.gate.doors.model import Connection, Model, open_model
 from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply, Usage

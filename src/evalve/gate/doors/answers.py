@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalve.errors import EvalveError
-from evalve.gate.messages import ProblemKind, Usage
+from evalve.gate.messages import Usage
 
 
 @dataclass(slots=True)
@@ -89,34 +88,3 @@ class Answer:
         """What a record keeps of it: all but `raw` and `message`, which say the same again."""
         kept = ("text", "tool_calls", "usage", "stop_reason", "model", "cost_usd", "cached")
         return {name: value for name in kept if (value := getattr(self, name)) not in (None, [])}
-
-
-class ModelError(EvalveError):
-    """A call got no usable answer, and calling again now would not help.
-
-    What was worth another try has been tried again by the gate, so this is final for the sample too.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        kind: ProblemKind = "permanent",
-        status: int | None = None,
-        model: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.status = status
-        self.model = model
-
-
-class MissingKey(ModelError):
-    """A call must be sent, and there is no API key to send it with."""
-
-
-class StreamBroken(ModelError, ConnectionError):
-    """An answer broke off after its beginning was passed on.
-
-    Only the sample can start over, so this one is a connection error for its retries.
-    """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import NoReturn
 
-from evalve.gate.doors.answers import MissingKey, ModelError, StreamBroken
+from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
 from evalve.gate.messages import Dialect, Problem, Reply, Request, SendError, StreamedReply
 

@@ -1,7 +1,7 @@
 """`evalve.limiter`: the shared budget for code that calls a provider by means of its own.
 
 ```python
-limiter = evalve.limiter("anthropic/claude-sonnet-4-5")
+limiter = evalve.limiter("anthropic/claude-sonnet-5")
 async with limiter.acquire(input_tokens=900, output_tokens=200) as permit:
     answer = await my_client.ask(prompt)
     await permit.settle(input_tokens=answer.usage.input, output_tokens=answer.usage.output)

