@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import evalve
-from evalve.gate.doors.answers import ModelError
+from evalve.errors import ModelError
 from evalve.gating import house
 
 MODEL = "anthropic/claude-sonnet-4-5"

@@ -27,7 +27,7 @@ def measure() -> list[Figure]:
         ]
         for caller in callers:
             caller.go()
-        while simulated.stats()["requests"] < PROCESSES * CALLS_EACH / 2:
+        while callers[-1].is_running() and simulated.stats()["requests"] < PROCESSES * CALLS_EACH / 2:
             time.sleep(0.2)
         callers.pop().kill()
         told, seen = [caller.ended() for caller in callers], simulated.stats()

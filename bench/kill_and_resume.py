@@ -52,7 +52,7 @@ def _killed_at_half(simulated: Provider, settings: dict[str, str]) -> None:
         env={**environment(), **settings},
         stdout=subprocess.DEVNULL,
     )
-    while simulated.stats()["completed"] < CALLS / 2:
+    while process.poll() is None and simulated.stats()["completed"] < CALLS / 2:
         time.sleep(0.01)
     process.kill()
     process.wait()

@@ -71,12 +71,16 @@ class Caller:
             text=True,
         )
         assert self._process.stdout is not None
-        self._process.stdout.readline()
+        if not self._process.stdout.readline():
+            raise Broke(f"bench.calling did not begin; it ended with {self._process.wait()}")
 
     def go(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     def kill(self) -> None:
         self._process.kill()

@@ -75,6 +75,39 @@ async def test_on_what_an_earlier_run_kept_is_read(cache_in: MakeCache) -> None:
     assert (await ask(cache_in("on"), b"two")).body == b"one"
 
 
+async def test_on_after_a_miss_what_another_run_kept_is_still_found(cache_in: MakeCache) -> None:
+    ours = cache_in("on")
+    await ask(cache_in("on"), b"theirs", key=OTHER)
+    await ask(ours, b"ours")
+
+    found = await ask(ours, b"again", key=OTHER)
+
+    assert (found.body, found.cached) == (b"theirs", True)
+
+
+async def test_on_a_cache_that_can_only_be_read_is_read_after_a_miss_too(
+    cache_in: MakeCache, store: CacheStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(cache_in("on"), b"kept", key=OTHER)
+
+    async def refused(order: object) -> None:
+        return None
+
+    monkeypatch.setattr(store.writer, "do", refused)
+    cache = cache_in("on")
+    await ask(cache, b"made")
+
+    assert (await ask(cache, b"again", key=OTHER)).body == b"kept"
+
+
+async def test_keeping_an_answer_ends_its_lease(cache_in: MakeCache, store: CacheStore) -> None:
+    await ask(cache_in("on"), b"one")
+    store.flush()
+
+    with sqlite3.connect(store.path) as database:
+        assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)
+
+
 async def test_off_neither_reads_nor_writes(cache_in: MakeCache, store: CacheStore) -> None:
     await ask(cache_in("on"), b"one")
     cache = cache_in("off")

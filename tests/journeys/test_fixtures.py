@@ -280,3 +280,22 @@ def test_capture_fixtures_work_inside_samples(project: Project) -> None:
     ended = project.pytest("--fail-under", "accuracy=1")
 
     assert ended.outcomes == {"passed": 1}
+
+
+def test_a_fixture_that_does_not_exist_is_reported_at_the_evaluation(project: Project) -> None:
+    project.write(
+        "eval_typo.py",
+        """
+        from evalve import foreach
+
+        @foreach("number", [1])
+        def eval_typo(number, modle):
+            return True
+        """,
+    )
+
+    ended = project.pytest("-q")
+
+    assert "fixture 'modle' not found" in ended.out
+    assert "eval_typo.py:4" in ended.out
+    assert "foreach.py" not in ended.out

@@ -248,6 +248,7 @@ def test_two_rows_with_one_id_fail_the_evaluation_and_name_both(project: Project
 
     assert ended.code == 1
     assert "eval_ids.py:4: rows 1 and 3 have the id 'a'; ids must be unique within a dataset" in ended.out
+    assert "eval_ids.py:4: /" not in ended.out  # the place is said once
     assert "Traceback" not in ended.all
 
 

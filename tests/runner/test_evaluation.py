@@ -726,6 +726,14 @@ class Twice:
             yield await task()
 
 
+class WithoutYield:
+    """Typed as a strategy, but for its coroutine: this is what a forgotten `yield` gives."""
+
+    async def execute(self, tasks: AsyncIterator[Task], progress_callback: Any = None) -> Any:
+        async for task in tasks:
+            await task()
+
+
 class Raising:
     async def execute(
         self, tasks: AsyncIterator[Task], progress_callback: Callable[[Any], None] | None = None
@@ -794,6 +802,10 @@ def test_work_that_a_strategy_leaves_is_given_to_it_again(store: Store, strategy
         (NeverAwaiting(), r"^NeverAwaiting\.execute\(\) ended without awaiting any task that it was given$"),
         (NeverTaking(), r"^NeverTaking\.execute\(\) ended without awaiting any task that it was given$"),
         (Twice(), r"^the concurrency strategy awaited the same task twice$"),
+        (
+            WithoutYield(),
+            r"^WithoutYield\.execute\(\) returned a coroutine, where an async iterator is needed",
+        ),
     ],
 )
 def test_a_strategy_that_breaks_its_contract_is_an_error(

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -85,6 +86,36 @@ async def test_the_handler_of_before_is_back_afterwards() -> None:
 
     assert inside is not before
     assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_a_press_right_after_an_interrupted_run_is_swallowed_and_the_next_one_is_not() -> None:
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        with interruptible(_turns()[1], tell=lambda text: None, blocked=lambda: False):
+            _press()
+        _press()
+        in_time = list(pressed)
+        _press()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert (in_time, pressed) == ([], [signal.SIGINT])
+
+
+async def test_a_press_long_after_an_interrupted_run_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed: list[int] = []
+    now_s = iter([100.0, 101.5])
+    monkeypatch.setattr("evalve.runner.interruption.time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        with interruptible(_turns()[1], tell=lambda text: None, blocked=lambda: False):
+            _press()
+        _press()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert pressed == [signal.SIGINT]
 
 
 def test_outside_the_main_thread_signals_are_left_alone() -> None:

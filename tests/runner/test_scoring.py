@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -41,6 +42,8 @@ def named(returned: Any) -> list[tuple[str, Any]]:
         (numpy.bool_(True), [("score", True)]),
         (numpy.float32(0.5), [("score", 0.5)]),
         (numpy.int64(3), [("score", 3)]),
+        (Decimal("0.5"), [("score", 0.5)]),
+        (Fraction(1, 4), [("score", 0.25)]),
         (Score("m", numpy.bool_(False)), [("m", False)]),
     ],
 )

@@ -239,6 +239,28 @@ def test_the_run_is_over_only_when_everything_is_committed(store: Store) -> None
     assert ended_at == [30.0]
 
 
+def test_a_strategy_that_raises_ends_the_run_once_what_it_did_is_committed(store: Store) -> None:
+    class Raising:
+        async def execute(
+            self, tasks: AsyncIterator[Task], progress_callback: Callable[[Any], None] | None = None
+        ) -> AsyncIterator[Any]:
+            async for task in tasks:
+                yield await task()
+                raise ZeroDivisionError("a mistake in the strategy")
+
+    async def drive(bodies: Bodies, body: Body) -> Ending:
+        bodies.turns.will_commit()
+        bodies.later(30.0, lambda: bodies.turns.committed(1))
+        return "done"
+
+    async def run() -> float:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(Bodies(store, drive, "ab").turns.run(Raising()), timeout=60.0)
+        return round(asyncio.get_running_loop().time(), 6)
+
+    assert run_in_virtual_time(run()) == 30.0
+
+
 def test_a_turn_that_its_strategy_gives_up_leaves_the_body_alive(store: Store) -> None:
     class Impatient:
         async def execute(

@@ -49,6 +49,15 @@ def test_the_least_important_goes_first_when_room_is_short(width: int, expected:
     assert line(a_tally(), width=width) == expected
 
 
+def test_what_it_waits_for_is_said_before_how_many_are_in_flight() -> None:
+    tally = a_tally("eval_concurrent_sentiment")
+    tally.waiting = {"retry": 2}
+
+    assert line(tally, width=80) == (
+        "eval_concurrent_sentiment  412/1000 41%  ETA 0:15  3 failed  waiting: retry 2"
+    )
+
+
 @pytest.mark.parametrize("width", range(0, 130))
 def test_a_line_never_exceeds_its_width(width: int) -> None:
     tally = a_tally("eval_数学の問題をたくさん解く[モデル]")

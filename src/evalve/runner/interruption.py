@@ -109,16 +109,16 @@ def _handling(presses: _Presses) -> Iterator[None]:
         signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
 
 
-def _late_press(before: Any, now_s: Callable[[], float] = time.monotonic) -> Callable[..., None]:
+def _late_press(before: Any) -> Callable[[int, FrameType | None], None]:
     """Swallows the second press of a quick hand, which finds everything drained and saved.
 
     Otherwise it would hit whoever is just about to say how to resume: pytest, for one, dies of it.
     """
-    ended_s = now_s()
+    ended_s = time.monotonic()
 
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
-        if now_s() - ended_s > _LATE_PRESS_S and callable(before):
+        if time.monotonic() - ended_s > _LATE_PRESS_S and callable(before):
             before(number, frame)
 
     return handle
