@@ -214,8 +214,11 @@ def _models(config: pytest.Config) -> tuple[str, ...]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    asked = session.config.option
+    if asked.collectonly or (session.testsfailed and not asked.continue_on_collection_errors):
+        return  # nothing will run, so nothing may be forgotten either
     items = [item for item in session.items if is_evaluation(item)]
-    if items and not session.config.option.collectonly:
+    if items:
         _evalve(session.config).begin(items)
 
 

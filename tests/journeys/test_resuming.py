@@ -316,3 +316,23 @@ def test_records_go_where_storage_says(project: Project) -> None:
     assert len(project.records("x", at="elsewhere.db")) == 1
     assert not (project.folder / ".evalve").exists()
     assert project.evalve("show", "x", "--storage", "elsewhere.db").code == 0
+
+
+def test_fresh_forgets_nothing_where_a_mistake_in_a_file_lets_nothing_run(project: Project) -> None:
+    project.write(
+        "eval_kept.py",
+        """
+        from evalve import foreach
+
+        @foreach("number", [1, 2, 3])
+        async def eval_kept(number):
+            return True
+        """,
+    )
+    project.pytest("--experiment", "first")
+    project.write("eval_mistaken.py", "this is no Python\n")
+
+    ended = project.pytest("--experiment", "first", "--fresh")
+
+    assert ended.outcomes == {"error": 1}
+    assert [row["status"] for row in project.records("first")] == ["done", "done", "done"]

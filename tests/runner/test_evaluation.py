@@ -607,8 +607,8 @@ def test_a_changed_function_stops_with_what_changed(store: Store) -> None:
         "     def eval_x(id):\n"
         "    -    return old\n"
         "    +    return new\n\n"
-        "Use --fresh to start the experiment over, --accept-changes to go on with what is recorded, "
-        "or another --experiment name."
+        "Use --fresh (fresh=True) to start the experiment over, --accept-changes (accept_changes=True) "
+        "to go on with what is recorded, or another experiment's name."
     )
 
 

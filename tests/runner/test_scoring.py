@@ -94,8 +94,8 @@ ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of the
         (Score("m", "yes"), "the score 'm' has the value str 'yes'; it must be a bool or a number"),
         (Score("m", None), "the score 'm' has the value NoneType None; it must be a bool or a number"),
         (
-            Score("m", Fraction(1, 2)),
-            "the score 'm' has the value Fraction Fraction(1, 2); it must be a bool or a number",
+            Score("m", 1j),
+            "the score 'm' has the value complex 1j; it must be a bool or a number",
         ),
         (Score(NO_NAME, True), "a score has the name NoneType None; it must be text"),
         (

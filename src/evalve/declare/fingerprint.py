@@ -125,8 +125,8 @@ def _parsed(path: str) -> ast.Module | None:
         return None
     try:
         return ast.parse("".join(lines))
-    except SyntaxError:
-        return None
+    except (SyntaxError, SystemError, RecursionError):
+        return None  # not Python, or more than its parser takes
 
 
 def defined_twice(path: str, name: str) -> list[int]:

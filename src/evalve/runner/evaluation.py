@@ -283,8 +283,8 @@ def _refuse_changes(evaluation: Runnable, store: Store) -> None:
         raise ExperimentChanged(
             f"{spec.name} has changed since the {before.done} samples of experiment "
             f"{spec.experiment!r} were recorded:\n\n" + "\n".join(changes) + "\n\n"
-            "Use --fresh to start the experiment over, --accept-changes to go on with what is recorded, "
-            "or another --experiment name."
+            "Use --fresh (fresh=True) to start the experiment over, --accept-changes (accept_changes=True) "
+            "to go on with what is recorded, or another experiment's name."
         )
 
 

@@ -65,7 +65,9 @@ def _scores_in(value: Any, *, name: str) -> list[Score]:
 
 
 def _named(value: Any, key: str) -> list[Score]:
-    """What stands under a key is called by it, also where it already has a name."""
+    """What stands under a key is called by it, also where it already has a name; keys in keys by both."""
+    if isinstance(value, Mapping):
+        return [score for inner, item in value.items() for score in _named(item, f"{key}.{inner}")]
     if isinstance(value, Score):
         value = Score(key, value.value, value.metrics, value.metadata)
     return _scores_in(value, name=key)

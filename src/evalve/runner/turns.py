@@ -303,8 +303,8 @@ def _no_iterator(strategy: Strategy, returned: object) -> str:
     if callable(close):
         close()  # a coroutine: or Python warns later, far from here, that it was never awaited
     return (
-        f"{type(strategy).__name__}.execute() returned a {type(returned).__name__}, where an async iterator is "
-        "needed: write it as `async def` and `yield` each task's result"
+        f"{type(strategy).__name__}.execute() returned a {type(returned).__name__}, where an async "
+        "iterator is needed: write it as `async def` and `yield` each task's result"
     )
 
 
