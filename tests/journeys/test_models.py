@@ -1,0 +1,173 @@
+"""Evaluations that call a model: the fixtures, the choice of models, the cache, and what stops a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from evalve.simulator import Behaviour, Limits, Simulator, SpendCap
+
+EVALUATION = """
+    import evalve
+
+    @evalve.foreach("question", [f"What is {n} + {n}?" for n in range(8)])
+    async def eval_sums(question, model):
+        answer = await model.generate(question, max_tokens=20)
+        return evalve.Result(bool(answer.text), prompt=question, response=answer.text)
+"""
+
+
+@pytest.fixture
+def provider() -> Iterator[Simulator]:
+    with Simulator(Behaviour()).start_in_thread() as simulator:
+        yield simulator
+
+
+def at(simulator: Simulator, folder: Path) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": simulator.url,
+        "ANTHROPIC_API_KEY": "sk-test-4711",
+        "EVALVE_STATE_DIR": str(folder / "state"),
+        "EVALVE_CACHE_DIR": str(folder / "cache"),
+    }
+
+
+MODEL = ("--model", "anthropic/claude-sonnet-5")
+
+
+def test_the_model_fixture_is_the_model_that_was_chosen(project: Project, provider: Simulator) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest("eval_sums.py", *MODEL, "--experiment", "one", **at(provider, project.folder))
+
+    assert ended.code == 0
+    assert ended.summary[0].startswith("eval_sums[anthropic/claude-sonnet-5]  8/8 done")
+    assert any("8 calls; " in line for line in ended.summary)
+    assert provider.stats.requests == 8
+
+
+def test_several_models_are_several_variants_with_records_of_their_own(
+    project: Project, provider: Simulator
+) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest(
+        "eval_sums.py", *MODEL, "--model", "anthropic/claude-haiku-4-5", **at(provider, project.folder)
+    )
+
+    assert ended.outcomes == {"passed": 2}
+    assert provider.stats.requests_by_model == {"claude-sonnet-5": 8, "claude-haiku-4-5": 8}
+
+
+def test_a_second_run_pays_for_nothing(project: Project, provider: Simulator) -> None:
+    project.write("eval_sums.py", EVALUATION)
+    environment = at(provider, project.folder)
+    project.pytest("eval_sums.py", *MODEL, "--experiment", "one", **environment)
+
+    again = project.pytest("eval_sums.py", *MODEL, "--experiment", "two", **environment)
+    without = project.pytest("eval_sums.py", *MODEL, "--experiment", "three", "--no-cache", **environment)
+
+    assert any("8 calls, 8 of them cached" in line for line in again.summary)
+    assert not any("cached" in line for line in without.summary)
+    assert provider.stats.requests == 16
+
+
+def test_without_a_choice_the_evaluation_says_how_to_choose(project: Project) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest("eval_sums.py")
+
+    assert ended.code == 1
+    assert "asks for a model, and none was chosen: pass --model" in ended.out
+
+
+def test_the_rate_limiter_fixture_holds_the_keys_limit(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_own_client.py",
+        """
+        import evalve
+
+        @evalve.foreach("n", range(3))
+        async def eval_own_client(n, rate_limiter):
+            await rate_limiter.acquire()
+            return True
+
+        @evalve.foreach("n", range(3))
+        def eval_sync_client(n, rate_limiter):
+            with rate_limiter.acquire(input_tokens=10, output_tokens=10):
+                return True
+        """,
+    )
+    environment = {**at(provider, project.folder), "ANTHROPIC_RPM_LIMIT": "6000"}
+
+    ended = project.pytest("eval_own_client.py", **environment)
+    limits = project.evalve("limits", **environment)
+
+    assert ended.outcomes == {"passed": 2}
+    assert "configured by ANTHROPIC_RPM_LIMIT" in limits.out
+
+
+def test_a_spent_account_stops_the_run_at_once_and_says_why(project: Project) -> None:
+    project.write("eval_sums.py", EVALUATION)
+    with Simulator(Behaviour(spend_cap=SpendCap(calls=3))).start_in_thread() as simulator:
+        environment = at(simulator, project.folder)
+        ended = project.pytest(
+            "eval_sums.py", *MODEL, "--experiment", "one", "--max-concurrency", "1", **environment
+        )
+        asked = simulator.stats.requests
+
+    assert ended.code == 2
+    assert any(line.strip().startswith("stopped: ") for line in ended.summary)
+    assert any(line.startswith("interrupted; what was done is saved. To go on: ") for line in ended.summary)
+    assert asked == 4
+
+
+def test_a_budget_stops_the_run_before_it_is_exceeded(project: Project, provider: Simulator) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest(
+        "eval_sums.py",
+        *MODEL,
+        "--max-concurrency",
+        "1",
+        "--budget-usd",
+        "0.000001",
+        **at(provider, project.folder),
+    )
+
+    assert ended.code == 2
+    assert any("budget" in line for line in ended.summary)
+    assert provider.stats.requests == 1
+
+
+def test_workers_share_one_keys_limit_and_nobody_is_refused(project: Project) -> None:
+    project.write("eval_sums.py", EVALUATION)
+    limits = Limits(requests_per_minute=1200, depth_s=1.0)
+    with Simulator(Behaviour(limits=limits)).start_in_thread() as simulator:
+        ended = project.pytest(
+            "eval_sums.py",
+            *MODEL,
+            "--model",
+            "anthropic/claude-sonnet-5-5",
+            "-n",
+            "2",
+            **at(simulator, project.folder),
+        )
+        refused = simulator.stats.refused
+
+    assert ended.outcomes == {"passed": 2}
+    assert refused == 0
+
+
+def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Simulator) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest("eval_sums.py", *MODEL, **at(provider, project.folder))
+
+    files = [path for path in project.folder.rglob("*") if path.is_file()]
+    assert ended.code == 0
+    assert "sk-test-4711" not in ended.all
+    assert [path for path in files if b"sk-test-4711" in path.read_bytes()] == []
