@@ -61,18 +61,22 @@ def _paced(bound: Bound, depth_s: float, *, given: bool) -> list[Figure]:
         caller.go()
         told, seen = caller.ended(), simulated.stats()
     name = f"{bound.what}, {'given' if given else 'learnt'}"
-    none_refused = given or depth_s > 1
+    is_deep = depth_s > 1
     ideal_s = ideal(seen[bound.counted], bound.per_minute / 60.0, depth_s)
-    return [
+    figures = [
         Figure(
             f"{name}: time, against the ideal",
             seen["elapsed_s"] / ideal_s,
-            target=1.05 if given else 1.10,
+            target=None if is_deep else 1.05 if given else 1.10,
             note=f"{seen['elapsed_s']:.1f} s of {ideal_s:.1f} s",
         ),
-        Figure(f"{name}: refused", share_refused(seen), "%", 0.0 if none_refused else 0.99),
+        Figure(f"{name}: refused", share_refused(seen), "%", 0.0 if given or is_deep else 0.99),
         Figure(f"{name}: calls lost", len(told["failures"]) + CALLS - seen["completed"], "calls", 0.0),
     ]
+    if is_deep:  # what is late is as much of the burst as the rate gives in that time
+        unused = (seen["elapsed_s"] - ideal_s) / depth_s
+        figures.append(Figure(f"{name}: of the burst not used", 100.0 * unused, "%", 5.0))
+    return figures
 
 
 def ideal(work: float, per_s: float, depth_s: float) -> float:

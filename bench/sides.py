@@ -1,4 +1,4 @@
-"""Ways to make the same call: bare aiohttp, `evalve.model`, the SDKs with and without our transport."""
+"""Ways to make the same call: bare aiohttp and `evalve.model`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 import evalve
 from evalve.gating import house
 
 Ask = Callable[[str], Awaitable[object]]
 Side = Callable[[], AbstractAsyncContextManager[Ask]]
-"""Opens, on the running loop, what asks; the SDKs' clients close with it."""
+"""Opens, on the running loop, what asks."""
 
 MOST_TOKENS = 1024
 _HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01", "x-api-key": "key"}
@@ -46,37 +44,5 @@ def through_model(url: str, model: str) -> Side:
         asked = evalve.model(f"anthropic/{model}", base_url=url, api_key="key")
         yield asked.generate
         await house().sender.aclose()
-
-    return opened
-
-
-def anthropic_sdk(url: str, model: str, *, gated: bool) -> Side:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Ask]:
-        transport = evalve.async_http_client() if gated else None
-        async with AsyncAnthropic(base_url=url, api_key="key", http_client=transport) as client:
-
-            async def ask(prompt: str) -> object:
-                return await client.messages.create(
-                    model=model, max_tokens=MOST_TOKENS, messages=[{"role": "user", "content": prompt}]
-                )
-
-            yield ask
-
-    return opened
-
-
-def openai_sdk(url: str, model: str, *, gated: bool) -> Side:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Ask]:
-        transport = evalve.async_http_client() if gated else None
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="key", http_client=transport) as client:
-
-            async def ask(prompt: str) -> object:
-                return await client.chat.completions.create(
-                    model=model, max_tokens=MOST_TOKENS, messages=[{"role": "user", "content": prompt}]
-                )
-
-            yield ask
 
     return opened

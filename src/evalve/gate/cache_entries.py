@@ -37,6 +37,7 @@ COLUMNS = (
     "key, provider, model, experiment, created_at, last_used_at, size, status, input_tokens, output_tokens,"
     " cache_read_tokens, cache_write_tokens, packing, checksum, headers, body"
 )
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
 Row = tuple[Any, ...]
 """The values of `COLUMNS`."""
 
@@ -73,7 +74,7 @@ def lasting_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def row_of(key: str, entry: Entry, *, now_s: float) -> Row:
     raw_key = bytes.fromhex(key)
-    headers = json.dumps(dict(entry.headers), separators=(",", ":")).encode()
+    headers = _encoded(dict(entry.headers)).encode()
     packing, body = _packed(entry.body)
     facts = (entry.status, *_counts(entry.usage), packing)
     return (

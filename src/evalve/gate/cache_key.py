@@ -47,7 +47,7 @@ def content_key(request: Request, *, meaning_headers: Iterable[str]) -> str:
         for name in sorted(meaning_headers)
         if name in headers and name not in SECRET_HEADERS
     ]
-    kind, body = _canonical(request.body)
+    kind, body = _canonical(request)
     # unambiguous, whatever the strings, and the same in every Python
     head = ascii((_FORMAT, request.method.upper(), _place(request.url), meaning, kind))
     hashed = hashlib.sha256(head.encode())
@@ -72,9 +72,9 @@ def _place(url: str) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     )
 
 
-def _canonical(body: bytes) -> tuple[str, bytes]:
+def _canonical(request: Request) -> tuple[str, bytes]:
     """JSON with sorted keys; whatever is no JSON as it is."""
     try:
-        return "json", _encode(json.loads(body)).encode()
+        return "json", _encode(request.json()).encode()
     except (ValueError, RecursionError):  # not JSON, not text, or deeper than Python reads
-        return "bytes", body
+        return "bytes", request.body

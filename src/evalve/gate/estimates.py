@@ -28,7 +28,7 @@ _MOST_KEYS = 4096
 _CLAUDE = re.compile(r"claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for every call, and freezing triples its cost
 class Expected:
     """Tokens that a call is expected to be charged for."""
 

@@ -30,7 +30,7 @@ PILOT_DOUBLES_EVERY_S = 1.0
 """Until the first answer shows the limits, calls are few: one, after this long two, then four …"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for every call, and freezing triples its cost
 class Permit:
     """Leave to send one request now."""
 
@@ -91,6 +91,12 @@ class Limiter:
         with self._lock:
             scope.in_flight -= 1
             scope.tell_news()
+            if stated is not None:
+                scope.known = True
+            if stated or refusal is not None:
+                scope.limited = True
+            if not scope.limited:
+                return
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},
@@ -100,12 +106,6 @@ class Limiter:
                 refusal=replace(refusal, in_flight=scope.in_flight) if refusal is not None else None,
                 version=permit.version,
             )
-            if stated is not None:
-                scope.known = True
-            if stated or refusal is not None:
-                scope.limited = True
-            if not scope.limited:
-                return
             scope.settlements.append(settlement)
             if (scope.led or scope.telling) and refusal is None:
                 return  # rides on the leader's next booking, or with who tells already

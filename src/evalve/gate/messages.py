@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Dimension = Literal["requests", "input_tokens", "output_tokens", "tokens"]
 """What a provider counts per minute; `tokens` is OpenAI's combined count."""
@@ -22,6 +23,20 @@ class Request:
     url: str
     headers: Mapping[str, str]
     body: bytes
+    _parsed: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def json(self) -> Any:
+        """The body, parsed once: what it asks for and its name in the cache are read in a row.
+
+        Raises `ValueError` or `RecursionError` where it is no JSON.
+        """
+        if not self._parsed:
+            self._parsed.append(json.loads(self.body))
+        return self._parsed[0]
+
+    def forget_json(self) -> None:
+        """It is not needed while the answer is awaited, and may be large."""
+        self._parsed.clear()
 
 
 @dataclass(slots=True)

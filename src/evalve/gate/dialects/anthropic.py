@@ -101,7 +101,7 @@ class AnthropicDialect:
             model=model,
             pool=pool_of(model) + ("+fast" if body.get("speed") == "fast" else ""),
             key_hash=key_hash(request.headers),
-            input_bytes=sum([input_bytes(body.get(name)) for name in _COUNTED_AS_INPUT]),
+            input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=whole_number(body.get("max_tokens")),
             streams=body.get("stream") is True,
             dialect=self.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -40,7 +39,7 @@ def json_object(request: Request) -> dict[str, Any] | None:
     if "json" not in headers.get("content-type", "json"):
         return None
     try:
-        body = json.loads(request.body)
+        body = request.json()
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
@@ -51,7 +50,11 @@ def key_hash(headers: Mapping[str, str]) -> str:
     key = headers.get("x-api-key") or headers.get("api-key") or headers.get("authorization") or ""
     if key[:7].lower() == "bearer ":
         key = key[7:]
-    key = key.strip()
+    return _hash_of(key.strip())
+
+
+@lru_cache(maxsize=64)
+def _hash_of(key: str) -> str:
     return hashlib.sha256(_SALT + key.encode("utf-8", "surrogatepass")).hexdigest()[:12] if key else "none"
 
 
