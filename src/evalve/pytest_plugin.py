@@ -45,9 +45,10 @@ def pytest_load_initial_conftests(
     They are added last, so that a plugin that also wants one gets it; until then they are kept from
     being mistaken for paths.
     """
-    early_config.known_args_namespace = parser.parse_known_args(
-        _without_short_names(args, _names_taken(parser)), namespace=copy.copy(early_config.option)
-    )
+    others = _without_short_names(args, _names_taken(parser))
+    known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
+    # only the paths: pytest has already written into this record how far up conftest.py files count
+    early_config.known_args_namespace.file_or_dir = known.file_or_dir
     yield
     taken = _names_taken(parser)
     group = parser.getgroup("evalve")

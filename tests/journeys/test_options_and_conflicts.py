@@ -142,3 +142,22 @@ def test_strict_configuration_accepts_our_mark(project: Project) -> None:
     ended = project.pytest("--strict-markers", "--strict-config", "-W", "error", "--import-mode=importlib")
 
     assert ended.outcomes == {"passed": 1}, ended.all
+
+
+def test_conftest_files_above_the_project_stay_out_of_it(project: Project) -> None:
+    project.write("conftest.py", "raise RuntimeError('this one belongs to the folder above')\n")
+    inner = Project(project.folder / "inner")
+    inner.write(
+        "eval_a.py",
+        """
+        import evalve
+
+        @evalve.foreach("n", [1])
+        def eval_a(n):
+            return True
+        """,
+    )
+
+    ended = inner.pytest("eval_a.py", "--experiment", "one")
+
+    assert ended.outcomes == {"passed": 1}
