@@ -25,7 +25,6 @@ KERNEL = {
     "records",
     "statistics",
     "summary",
-    "tallies",
     "distributions",
     "testing",
 }

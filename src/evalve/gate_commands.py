@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from evalve.errors import NotFound, OptionError, StorageError
-from evalve.gate.booking import Bucket, ScopeState
+from evalve.gate.booking import ScopeState
+from evalve.gate.bucket import Bucket
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cache_upkeep import parse_age_s
 from evalve.gate.messages import Dimension

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from evalve.gate.booking import Bucket, ScopeState
+from evalve.gate.booking import ScopeState
+from evalve.gate.bucket import Bucket
 from evalve.gate.messages import Cost, Dimension, Limit, Limits, Stated
 from evalve.gate.state import Refusal, Settlement, apply
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalve.gate.booking import Bucket, ScopeState
+from evalve.gate.booking import ScopeState
+from evalve.gate.bucket import Bucket
 from evalve.gate.messages import Cost, Limit, Limits
 from evalve.gate.planning import (
     Plan,
