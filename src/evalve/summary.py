@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -128,7 +129,7 @@ def _tally(name: str, metric: Metric | None) -> _Tally:
     return _Sums(name, metric.kind)
 
 
-class _Tally:
+class _Tally(ABC):
     """Takes the values of one evaluator for one metric, sample after sample."""
 
     __slots__ = ("count", "metric", "sample")
@@ -138,11 +139,11 @@ class _Tally:
         self.sample: str | None = None
         self.count = 0
 
-    def add(self, sample: str, value: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def add(self, sample: str, value: Any) -> None: ...
 
-    def finish(self, evaluator: str, earlier: _Earlier) -> MetricValue | None:
-        raise NotImplementedError
+    @abstractmethod
+    def finish(self, evaluator: str, earlier: _Earlier) -> MetricValue | None: ...
 
 
 class _Sums(_Tally):
