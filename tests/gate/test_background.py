@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,60 @@ def test_an_interrupted_call_cancels_the_coroutine(background: BackgroundLoop) -
     with pytest.raises(KeyboardInterrupt):
         background.call(hang())
     assert cancelled.wait(5)
+
+
+def test_a_call_interrupted_while_it_is_handed_over_is_cancelled_too(
+    background: BackgroundLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, cancelled = threading.Event(), threading.Event()
+
+    async def hang() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    background.call(thread_and_caller())
+    hand_over = asyncio.BaseEventLoop.call_soon_threadsafe
+    interrupts = iter([True])
+
+    def interrupted(loop: asyncio.BaseEventLoop, *args: Any, **more: Any) -> asyncio.Handle:
+        handle = hand_over(loop, *args, **more)
+        if next(interrupts, False):
+            assert began.wait(5)
+            raise KeyboardInterrupt
+        return handle
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        background.call(hang())
+    assert cancelled.wait(5)
+
+
+def test_a_call_interrupted_before_it_is_handed_over_never_runs(
+    background: BackgroundLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    async def note() -> None:
+        ran.append("ran")
+
+    background.call(thread_and_caller())
+    hand_over = asyncio.BaseEventLoop.call_soon_threadsafe
+    interrupts = iter([True])
+
+    def interrupted(loop: asyncio.BaseEventLoop, *args: Any, **more: Any) -> asyncio.Handle:
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        return hand_over(loop, *args, **more)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        background.call(note())
+    background.call(thread_and_caller())
+    assert ran == []
 
 
 def test_a_stopped_loop_cancels_what_is_under_way_and_starts_again(background: BackgroundLoop) -> None:
@@ -197,7 +252,7 @@ def test_a_stream_that_is_dropped_is_left(background: BackgroundLoop) -> None:
 
 
 PROGRAM = """
-import asyncio, os, warnings
+import asyncio, os, threading, warnings
 warnings.simplefilter("error")
 from evalve.gate.background import BackgroundLoop
 
@@ -215,13 +270,17 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 assert background.call(pid()) == os.getpid()
 
+began = threading.Event()
+
 async def clean_up():
     try:
+        began.set()
         await asyncio.Event().wait()
     finally:
         print("cleaned up", flush=True)
 
-background._start(clean_up())
+background._work(clean_up()).begin()
+assert began.wait(5)
 print("child", os.waitstatus_to_exitcode(status), flush=True)
 """
 

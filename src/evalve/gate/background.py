@@ -38,11 +38,12 @@ class BackgroundLoop:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; an interrupted wait cancels it."""
-        future = self._start(coroutine)
+        work = self._work(coroutine)
         try:
-            return future.result()
+            work.begin()
+            return work.outcome.result()
         except BaseException:
-            future.cancel()
+            work.cancel()
             raise
 
     def open(
@@ -52,22 +53,21 @@ class BackgroundLoop:
     ) -> BackgroundStream[Opened, Item]:
         """Enter a context and iterate over what it gives; entered, read and left by one task."""
         flow = _Flow(context, items)
-        flow.task = self._start(flow.run())
+        work = self._work(flow.run())
         try:
-            opened = flow.opened.result()
+            work.begin()
+            return BackgroundStream(flow.opened.result(), flow, work)
         except BaseException:
-            flow.task.cancel()
+            work.cancel()
             raise
-        return BackgroundStream(opened, flow)
 
-    def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def _work(self, coroutine: Coroutine[Any, Any, T]) -> _Work[T]:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError(
                 "a sync call on evalve's background loop would wait for itself; await it there"
             )
-        # the callback is scheduled in a copy of this thread's context, and the task inherits it
-        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+        return _Work(self._running_loop(), coroutine)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop
@@ -137,6 +137,45 @@ async def _wind_up() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+class _Work(Generic[T]):
+    """A coroutine handed to the loop.
+
+    Made before anything begins, so that whoever is interrupted while handing it over can still cancel it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self.outcome: Future[T] = Future()
+
+    def begin(self) -> None:
+        # scheduled in a copy of this thread's context, which the task inherits
+        self._loop.call_soon_threadsafe(self._run)
+
+    def cancel(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there
+            self._loop.call_soon_threadsafe(self._drop)
+
+    def _run(self) -> None:
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._ended)
+
+    def _drop(self) -> None:
+        if self._task is None:
+            self._coroutine.close()  # interrupted before it was handed over
+        else:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.outcome.cancel()
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
+
+
 class _End:
     """Closes a queue; carries what went wrong."""
 
@@ -159,7 +198,6 @@ class _Flow(Generic[Opened, Item]):
         self.queue: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
         self.ended = threading.Event()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.task: Future[None] | None = None
 
     async def run(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -193,11 +231,11 @@ class _Flow(Generic[Opened, Item]):
 class BackgroundStream(Generic[Opened, Item]):
     """A stream's half in the caller's thread. One that is dropped without `close` is cancelled."""
 
-    def __init__(self, opened: Opened, flow: _Flow[Opened, Item]) -> None:
+    def __init__(self, opened: Opened, flow: _Flow[Opened, Item], work: _Work[None]) -> None:
         self.opened = opened
         self._flow = flow
-        assert flow.task is not None
-        weakref.finalize(self, flow.task.cancel).atexit = False
+        self._work = work
+        weakref.finalize(self, work.cancel).atexit = False
 
     def __iter__(self) -> Iterator[Item]:
         while True:
@@ -212,6 +250,5 @@ class BackgroundStream(Generic[Opened, Item]):
 
     def close(self) -> None:
         """Leave the context, and return when it is left."""
-        assert self._flow.task is not None
-        self._flow.task.cancel()
+        self._work.cancel()
         self._flow.ended.wait()
