@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +66,20 @@ async def test_a_block_below_the_function_is_told_at_the_functions_own_line() ->
     assert "`helper()`" in listener.said[0]
 
 
+async def test_a_path_with_letters_of_any_language_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "prüfung_🜁" / "eval_x.py"
+    path.parent.mkdir()
+    path.write_text("async def evaluate(heard):\n    heard.wait(30)\n")
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    listener = Listener()
+
+    with watching_for_blocking(names["evaluate"], "eval_x", tell=listener.tell):
+        await names["evaluate"](listener.heard)
+
+    assert f"`heard.wait(30)` ({path}:2) " in listener.said[0]
+
+
 async def test_it_is_told_only_once() -> None:
     listener = Listener()
     watcher_is_alive: list[bool] = []
@@ -86,15 +103,16 @@ async def test_a_loop_blocked_by_something_else_is_not_the_evaluations_fault() -
     async def evaluate() -> None:
         await asyncio.sleep(0)
 
-    def look(self: watching._Watch, frame: object) -> None:
-        looked.set()
-        return original(self, frame)  # type: ignore[arg-type, return-value]
+    stack_of = watching._stack_of
 
-    original = watching._Watch._place_in
+    def look(thread: int) -> Iterator[tuple[str, int, str]]:
+        looked.set()
+        return stack_of(thread)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watching._Watch, "_place_in", look)
+        patch.setattr(watching, "_stack_of", look)
         with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
-            looked.wait(30)
+            assert looked.wait(30)
 
     assert listener.said == []
 

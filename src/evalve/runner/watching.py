@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import linecache
-import sys
+import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType
 
 BLOCKED_FOR_S = 0.2
 _LOOK_EVERY_S = 0.05
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
+_LONGEST_PATH = 500
+"""What a dumped stack shows of a path."""
 
 
 @contextmanager
@@ -56,22 +62,26 @@ class _Watch:
             late_s = time.monotonic() - self._beat_s - _LOOK_EVERY_S
             if late_s < BLOCKED_FOR_S:
                 continue
-            place = self._place_in(sys._current_frames().get(self._loop_thread))
-            if place is not None:
-                self._tell(self._message(place, late_s))
+            line = self._line_that_blocks()
+            if line is not None:
+                self._tell(self._message(line, late_s))
                 return
 
-    def _place_in(self, innermost: FrameType | None) -> tuple[str, int] | None:
-        """The line in the evaluation function that does not return, if it is on the stack."""
-        frame = innermost
-        while frame is not None:
-            if frame.f_code is self._code:
-                return frame.f_code.co_filename, frame.f_lineno
-            frame = frame.f_back
+    def _line_that_blocks(self) -> int | None:
+        """The line in the evaluation function that does not return, if it is on the loop's stack."""
+        code = self._code
+        if code is None:
+            return None
+        path = code.co_filename.encode("ascii", "backslashreplace").decode()[:_LONGEST_PATH]
+        own_lines = {line for _, _, line in code.co_lines()}
+        for shown_path, line, name in _stack_of(self._loop_thread):
+            if line in own_lines and name == code.co_name and shown_path[:_LONGEST_PATH] == path:
+                return line
         return None
 
-    def _message(self, place: tuple[str, int], late_s: float) -> str:
-        path, line = place
+    def _message(self, line: int, late_s: float) -> str:
+        assert self._code is not None
+        path = self._code.co_filename
         source = linecache.getline(path, line).strip()
         shown = f"`{source}` " if source else ""
         return (
@@ -79,3 +89,21 @@ class _Watch:
             f"for {late_s:.1f} s, and no other sample runs meanwhile. Await an async call there, wrap it as "
             "`await asyncio.to_thread(...)`, or write the evaluation as `def` instead of `async def`."
         )
+
+
+def _stack_of(thread: int) -> Iterator[tuple[str, int, str]]:
+    """Path, line and function of each frame, innermost first.
+
+    The interpreter writes them down while every thread stands still. Frames of a running thread that are
+    followed from Python may be freed under way: that was seen to give a frame that was none.
+    """
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        dumped = file.read().decode("ascii", "replace")
+    is_asked_for = False
+    for text in dumped.splitlines():
+        if header := _THREAD.match(text):
+            is_asked_for = int(header[1], 16) == thread
+        elif is_asked_for and (frame := _FRAME.match(text)):
+            yield frame[1], int(frame[2]), frame[3]
