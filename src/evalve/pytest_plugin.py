@@ -214,7 +214,9 @@ def _models(config: pytest.Config) -> tuple[str, ...]:
 # -- running
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before an xdist worker reports what it collected: until all have, none is given anything to run."""
     asked = session.config.option
     if asked.collectonly or (session.testsfailed and not asked.continue_on_collection_errors):
         return  # nothing will run, so nothing may be forgotten either
@@ -289,7 +291,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["evalve_experiment"] = _evalve(node.config).lend_to_worker()
+    node.workerinput["evalve_experiment"] = _evalve(node.config).lend_to_worker(
+        of=node.workerinput["workercount"]
+    )
 
 
 def _evalve(config: pytest.Config) -> EvalveSession:

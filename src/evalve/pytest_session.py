@@ -35,6 +35,7 @@ class EvalveSession:
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
+        self._lent = 0
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -62,18 +63,27 @@ class EvalveSession:
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Check the items and take the experiment, before anything is spent."""
         self._refuse_namesakes(items)
-        if self._worker is not None:
-            return
-        for item in items:
-            self._lock(evaluation_of(item))
+        if self._worker is None:
+            for item in items:
+                self._lock(evaluation_of(item))
+        elif self._worker["evalve_experiment"]["replaces_another"]:
+            return  # the others are at work: what is recorded is new
         for item in items:
             self._start_over_if_asked(item)
 
-    def lend_to_worker(self) -> dict[str, Any]:
-        """On the xdist controller: the experiment for a worker, locked here where a person named it."""
+    def lend_to_worker(self, *, of: int) -> dict[str, Any]:
+        """On the xdist controller: the experiment for a worker, locked here where a person named it.
+
+        `of` says how many workers begin; a later one takes the place of one that crashed.
+        """
         if self._settings.named:
             self._lock(None)
-        return {"name": self._settings.experiment, "named": self._settings.named}
+        self._lent += 1
+        return {
+            "name": self._settings.experiment,
+            "named": self._settings.named,
+            "replaces_another": self._lent > of,
+        }
 
     def close(self) -> None:
         if self._runner is not None:

@@ -131,6 +131,72 @@ def test_an_interrupted_run_drains_its_workers_and_says_how_to_go_on(project: Pr
     assert project.values("x") == {"eval_slow": [True, True]}
 
 
+TWO_THAT_WAIT_FOR_GO = """
+    import asyncio
+    from pathlib import Path
+    from evalve import foreach
+
+    async def waited(name):
+        Path(name).touch()
+        while not Path("go").exists():
+            await asyncio.sleep(0.01)
+        return True
+
+    @foreach("number", [1, 2])
+    async def eval_first(number):
+        return await waited("first")
+
+    @foreach("number", [1, 2])
+    async def eval_later(number):
+        return await waited("later")
+"""
+
+
+def test_a_fresh_start_that_is_interrupted_leaves_nothing_old_behind(project: Project) -> None:
+    project.write("eval_two.py", TWO_THAT_WAIT_FOR_GO)
+    (project.folder / "go").touch()
+    assert project.pytest("--experiment", "x").code == 0
+    for name in ("go", "first", "later"):
+        (project.folder / name).unlink()
+
+    with project.started("-m", "pytest", "-n", "1", "--experiment", "x", "--fresh") as run:
+        run.wait_until((project.folder / "first").exists, "sample")
+        run.interrupt()
+        run.has_written("stopping: what is in flight may end and is saved", to="err")
+        (project.folder / "go").touch()
+        run.end()
+
+    assert not (project.folder / "later").exists()
+    assert project.values("x") == {"eval_first": [True, True]}
+
+
+def test_the_worker_that_replaces_a_crashed_one_forgets_nothing(project: Project) -> None:
+    project.write(
+        "eval_crash.py",
+        """
+        import os
+        from evalve import foreach
+
+        @foreach("number", [1, 2])
+        async def eval_a(number):
+            return True
+
+        @foreach("number", [1, 2])
+        async def eval_crash(number):
+            os._exit(3)
+
+        @foreach("number", [1, 2])
+        async def eval_z(number):
+            return True
+        """,
+    )
+
+    ended = project.pytest("-n", "1", "--experiment", "x", "--fresh")
+
+    assert ended.outcomes == {"passed": 2, "failed": 1}
+    assert project.values("x") == {"eval_a": [True, True], "eval_z": [True, True]}
+
+
 def test_a_bad_value_is_told_once_and_no_worker_starts(project: Project) -> None:
     project.write("eval_four.py", FOUR_EVALUATIONS)
 
