@@ -20,7 +20,7 @@ from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
-from evalve.show.pytest_summary import Told, failure_text, properties, summary_lines
+from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
 
 
 class EvalveSession:
@@ -194,6 +194,8 @@ class EvalveSession:
             raise KeyboardInterrupt
         if outcome.problems:
             pytest.fail(failure_text(told, outcome.info, store), pytrace=False)
+        if told.is_empty:
+            pytest.skip(f"{told.name}: {NO_ROWS}")  # as pytest does with an empty list of parameters
 
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""

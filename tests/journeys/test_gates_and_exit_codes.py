@@ -122,6 +122,32 @@ def test_failures_are_tolerated_by_number_or_by_share_and_are_never_zeros(projec
     assert tolerant.outcomes == {"passed": 5}
 
 
+def test_an_evaluation_without_rows_is_skipped_not_passed_and_fails_a_gate(project: Project) -> None:
+    project.write(
+        "eval_empty.py",
+        """
+        import evalve
+        from evalve import foreach
+
+        @foreach("number", [])
+        async def eval_ungated(number):
+            return True
+
+        @evalve.require(accuracy=0.5)
+        @foreach("number", lambda: iter(()))
+        def eval_gated(number):
+            return True
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x", "-rs")
+
+    assert ended.outcomes == {"skipped": 1, "failed": 1}
+    assert "eval_ungated: there were no rows, so nothing was evaluated" in ended.out
+    assert "accuracy is required to reach 0.5, but nothing was scored" in ended.out
+    assert "  there were no rows, so nothing was evaluated" in ended.summary
+
+
 def test_an_evaluation_whose_every_sample_raises_fails_in_junit_too(project: Project) -> None:
     project.write(
         "eval_fails.py",
@@ -139,7 +165,7 @@ def test_an_evaluation_whose_every_sample_raises_fails_in_junit_too(project: Pro
     assert ended.code == 1
     assert ended.outcomes == {"failed": 1}
     assert "eval_fails: 10 of 10 samples failed" in ended.out
-    assert "accuracy is required to reach 0.1, but there is only no scores at all" in ended.out
+    assert "accuracy is required to reach 0.1, but nothing was scored" in ended.out
     assert "ValueError: number 0 is too small" in ended.out
     assert "… and 7 more" in ended.out
     assert "see: evalve show x --errors" in ended.out

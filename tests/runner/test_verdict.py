@@ -90,7 +90,7 @@ def test_a_gate_that_nothing_answers_to_says_what_there_is() -> None:
 
 def test_without_any_score_a_gate_is_missed() -> None:
     assert _problems(metrics=[], require=[Threshold("accuracy", 0.9)]) == [
-        "accuracy is required to reach 0.9, but there is only no scores at all"
+        "accuracy is required to reach 0.9, but nothing was scored"
     ]
 
 

@@ -31,8 +31,9 @@ def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: R
 def _misses(threshold: Threshold, metrics: Sequence[MetricValue]) -> list[str]:
     values = find(metrics, threshold.name)
     if not values:
-        known = ", ".join(dict.fromkeys(f"{v.evaluator}.{v.metric}" for v in metrics)) or "no scores at all"
-        return [f"{threshold.name} is required to reach {threshold.minimum:g}, but there is only {known}"]
+        known = ", ".join(dict.fromkeys(f"{v.evaluator}.{v.metric}" for v in metrics))
+        instead = f"there is only {known}" if known else "nothing was scored"
+        return [f"{threshold.name} is required to reach {threshold.minimum:g}, but {instead}"]
     return [
         f"{value.evaluator}.{value.metric} is {_shown(value.value)}, below the required {threshold.minimum:g}"
         for value in values

@@ -13,6 +13,7 @@ from evalve.show import figures
 from evalve.show.tables import shortened, visible
 from evalve.summary import MetricValue
 
+NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
 
 
@@ -65,6 +66,11 @@ class Told:
             calls=dict(calls or {}),
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it ended without a single sample."""
+        return not (self.done or self.failed or self.interrupted or self.stop_reason)
+
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -111,6 +117,8 @@ def summary_lines(
             yield f"  {figures.calls(one.calls)}"
         if one.stop_reason:
             yield f"  stopped: {visible(one.stop_reason)}"
+        if one.is_empty:
+            yield f"  {NO_ROWS}"
         for problem in one.problems if not one.interrupted else ():
             yield f"  not passed: {problem}"
     if resume_command is not None:
