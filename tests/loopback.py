@@ -81,7 +81,7 @@ def serving_in_thread(handler: Handler, *, tls: ssl.SSLContext | None = None) ->
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    started.wait(10)
+    started.wait(60)
     try:
         yield ports[0]
     finally:

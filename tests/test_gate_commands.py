@@ -348,7 +348,7 @@ def ask(url: str) -> str:
     body = {"model": "claude-x", "max_tokens": 20, "messages": [{"role": "user", "content": "Hello?"}]}
     headers = {"x-api-key": "any", "anthropic-version": "2023-06-01", "content-type": "application/json"}
     request = urllib.request.Request(f"{url}/v1/messages", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=60) as reply:
         return str(json.load(reply)["type"])
 
 
@@ -356,7 +356,7 @@ def test_simulate_serves_until_it_is_interrupted_and_says_what_it_saw() -> None:
     with simulating("--requests-per-minute", "600", stderr=subprocess.PIPE) as (process, url):
         assert ask(url) == "message"
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=10)
+        rest, errors = process.communicate(timeout=60)
 
     assert process.returncode == 0
     assert errors == ""
@@ -370,7 +370,7 @@ def test_simulate_tells_a_person_how_to_point_a_client_at_it_on_stderr() -> None
         with simulating(stderr=theirs) as (process, url):
             hint = os.read(ours, 10_000).decode()
             process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=10)
+            rest, _ = process.communicate(timeout=60)
     finally:
         os.close(ours)
         os.close(theirs)

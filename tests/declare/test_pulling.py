@@ -92,7 +92,7 @@ async def test_a_generator_lives_on_one_thread_that_is_not_the_loops() -> None:
     await rows.next(1)
     await rows.next(1)
     await rows.close()
-    threads[0].join(timeout=10)
+    threads[0].join(timeout=60)
 
     assert len(threads) == 3
     assert len(set(threads)) == 1
@@ -294,7 +294,7 @@ async def test_the_thread_of_kept_rows_ends_with_their_dataset() -> None:
 
     del dataset, rows
     gc.collect()
-    threads[0].join(timeout=10)
+    threads[0].join(timeout=60)
     assert not threads[0].is_alive()
 
 

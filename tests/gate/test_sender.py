@@ -100,7 +100,7 @@ async def test_leaving_a_stream_in_the_middle_closes_its_connection() -> None:
     async with serving(handle) as port:
         async with sender.stream(post(port)) as live:
             assert await anext(live.chunks) == b"one"
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), 60)
         await sender.aclose()
 
 
@@ -234,7 +234,7 @@ async def test_cancelling_a_call_closes_its_connection() -> None:
             call = tasks.create_task(sender.send(post(port)))
             await arrived.wait()
             call.cancel()
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), 60)
         await sender.aclose()
     assert call.cancelled()
 

@@ -19,7 +19,7 @@ from typing import Any
 from evalve.show.exporting import Rows
 from evalve.storage import open_store
 
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 """How long a test waits for another process before it fails: only a broken program takes so long."""
 
 

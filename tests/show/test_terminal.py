@@ -364,11 +364,11 @@ def test_a_forked_child_writes_without_the_lock(
     def hold() -> None:
         with area.lock:
             held.set()
-            was_let_go.append(let_go.wait(5))
+            was_let_go.append(let_go.wait(60))
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(10)
+    held.wait(60)
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -1)
         stream.write("from the child\n")
@@ -476,7 +476,7 @@ def test_the_display_thread_draws_by_itself(terminal: Terminal) -> None:
     progress.view.draw = draw_and_tell  # type: ignore[method-assign, assignment]
     tally = Tally("x", "eval_math", started_s=0.0)
     progress.started(tally)
-    assert drawn.wait(10)
+    assert drawn.wait(60)
     progress.finished(tally)
 
     written = terminal.written()

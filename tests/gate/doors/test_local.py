@@ -170,9 +170,9 @@ def test_it_dies_with_the_process_that_started_it(ending: signal.Signals) -> Non
         server = psutil.Process(int(runner.stdout.readline().split()[1]))
 
         runner.send_signal(ending)
-        runner.wait(10)
+        runner.wait(60)
 
-        assert psutil.wait_procs([server], timeout=10)[1] == []
+        assert psutil.wait_procs([server], timeout=60)[1] == []
 
 
 def test_what_is_not_installed_is_told_with_both_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,7 +272,7 @@ async def test_a_task_cancelled_in_the_middle_of_a_stream_closes_the_connection(
 
         before = asyncio.all_tasks()
         task = asyncio.ensure_future(listen())
-        await asyncio.wait_for(begun.wait(), 5)
+        await asyncio.wait_for(begun.wait(), 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
