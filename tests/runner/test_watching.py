@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import threading
 from collections.abc import Iterator
@@ -78,6 +79,32 @@ async def test_a_path_with_letters_of_any_language_is_found(tmp_path: Path) -> N
         await names["evaluate"](listener.heard)
 
     assert f"`heard.wait(30)` ({path}:2) " in listener.said[0]
+
+
+async def test_the_import_of_a_module_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import builtins\nbuiltins.wait_for_looks()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    listener = Listener()
+    stack_of = watching._stack_of
+    looks = threading.Semaphore(0)
+
+    def look(thread: int) -> Iterator[tuple[str, int, str]]:
+        looks.release()
+        return stack_of(thread)
+
+    def wait_for_looks() -> None:
+        for _ in range(4):
+            assert looks.acquire(timeout=60)
+
+    async def evaluate() -> None:
+        importlib.import_module("slow_to_import")
+
+    monkeypatch.setattr(watching, "_stack_of", look)
+    monkeypatch.setattr("builtins.wait_for_looks", wait_for_looks, raising=False)
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        await evaluate()
+
+    assert listener.said == []
 
 
 async def test_it_is_told_only_once() -> None:

@@ -17,6 +17,7 @@ BLOCKED_FOR_S = 0.2
 _LOOK_EVERY_S = 0.05
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
+_IMPORTING = "<frozen importlib"
 _LONGEST_PATH = 500
 """What a dumped stack shows of a path."""
 
@@ -58,14 +59,14 @@ class _Watch:
             self._timer.cancel()
 
     def look_on(self) -> None:
+        seen: int | None = None
         while not self._ended.wait(_LOOK_EVERY_S):
             late_s = time.monotonic() - self._beat_s - _LOOK_EVERY_S
-            if late_s < BLOCKED_FOR_S:
-                continue
-            line = self._line_that_blocks()
-            if line is not None:
+            line = self._line_that_blocks() if late_s >= BLOCKED_FOR_S else None
+            if line is not None and line == seen:  # once alone may be a machine that is too busy to turn
                 self._tell(self._message(line, late_s))
                 return
+            seen = line
 
     def _line_that_blocks(self) -> int | None:
         """The line in the evaluation function that does not return, if it is on the loop's stack."""
@@ -75,6 +76,8 @@ class _Watch:
         path = code.co_filename.encode("ascii", "backslashreplace").decode()[:_LONGEST_PATH]
         own_lines = {line for _, _, line in code.co_lines()}
         for shown_path, line, name in _stack_of(self._loop_thread):
+            if shown_path.startswith(_IMPORTING):
+                return None  # the first use of a module: it blocks only once
             if line in own_lines and name == code.co_name and shown_path[:_LONGEST_PATH] == path:
                 return line
         return None
