@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import shlex
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from evalve import wiring
+from evalve import gating, wiring
 from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
@@ -38,6 +39,8 @@ class EvalveSession:
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
+        if self._worker is not None:
+            gating.tell_unknown_variables(lambda text: None)  # the controller has told
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
@@ -64,6 +67,7 @@ class EvalveSession:
         self._refuse_namesakes(items)
         if self._worker is not None:
             return
+        gating.tell_unknown_variables(self._warn)
         for item in items:
             self._lock(evaluation_of(item))
         for item in items:
@@ -71,6 +75,7 @@ class EvalveSession:
 
     def lend_to_worker(self) -> dict[str, Any]:
         """On the xdist controller: the experiment for a worker, locked here where a person named it."""
+        gating.tell_unknown_variables(self._warn)
         if self._settings.named:
             self._lock(None)
         return {"name": self._settings.experiment, "named": self._settings.named}
@@ -210,6 +215,15 @@ class EvalveSession:
         )
         for line in lines:
             reporter.write_line(line)
+
+    def _warn(self, text: str) -> None:
+        """A line where pytest writes its own: not captured, and no Python warning, which may be an error."""
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is None:
+            logging.getLogger(__name__).warning("%s", text)
+            return
+        reporter.ensure_newline()
+        reporter.write_line(f"evalve: {text}", yellow=True)
 
     def _resume_command(self) -> str:
         again = [word for word in self._typed() if word not in ("--fresh", "--evalve-fresh")]
