@@ -17,7 +17,7 @@ from evalve.concurrency import SlidingWindow
 
 CALLS = 500
 WINDOW = 10
-_URL = "EVALVE_BENCH_URL"
+_URL = "BENCH_URL"
 
 
 @ForEach(concurrency=SlidingWindow(WINDOW))("number", range(CALLS))

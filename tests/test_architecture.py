@@ -27,6 +27,7 @@ KERNEL = {
     "summary",
     "distributions",
     "testing",
+    "variables",
 }
 WIRING = {"gating", "wiring"}
 ROOMS = {"declare", "evaluators", "gate", "runner", "show", "simulator", "storage"}

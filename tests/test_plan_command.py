@@ -30,7 +30,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("EVALVE_STATE_DIR", str(tmp_path / "state"))
-    for name in ("EVALVE_STORAGE", "EVALVE_MODEL", "ANTHROPIC_RPM_LIMIT", "ANTHROPIC_BASE_URL"):
+    for name in (
+        "EVALVE_STORAGE",
+        "EVALVE_MODEL",
+        "ANTHROPIC_RPM_LIMIT",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -303,12 +309,43 @@ def test_looking_for_learnt_limits_makes_nothing(project: Path, capsys: pytest.C
     assert not (project / "state").exists()
 
 
-def test_a_provider_without_presets_has_no_tiers(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_tier_of_openai_is_planned_with_the_limit_that_binds(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     remember(project, "trial")
 
-    assert planned(capsys, "trial", "--model", "openai/gpt-5")["limits"] == []
-    code, error = refused(capsys, "trial", "--model", "openai/gpt-5", "--tier", "1")
-    assert (code, error) == (2, "evalve: --tier: openai has no tier '1'")
+    tokens = ["--input-tokens", "3000", "--output-tokens", "1000"]
+    assert main(["plan", "trial", "--samples", "5000", "--model", "openai/gpt-5-mini", *tokens]) == 0
+
+    tiers = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tier ")]
+    assert [" ".join(line) for line in tiers] == [
+        "tier 1 1 h 20 min combined tokens 100% 125 6.2 8 0.96 s",
+        "tier 2 20 min 03 s combined tokens 100% 500 25 32 0.24 s",
+        "tier 3 10 min 03 s combined tokens 100% 1,000 50 63 0.12 s",
+        "tier 4 4 min 03 s combined tokens 99% 2,500 125 157 0.048 s",
+        "tier 5 22.8 s requests 88% 30,000 1,500 1875 0",
+    ]
+
+
+def test_a_server_that_only_speaks_like_openai_has_no_tiers(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remember(project, "trial")
+    model = "openai-compatible/gpt-5@http://127.0.0.1:9/v1"
+
+    assert planned(capsys, "trial", "--model", model)["limits"] == []
+    code, error = refused(capsys, "trial", "--model", model, "--tier", "1")
+    assert (code, error) == (2, "evalve: --tier: openai-compatible has no tier '1'")
+
+
+def test_a_tier_of_another_provider_is_refused_with_the_right_ones(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remember(project, "trial")
+
+    code, error = refused(capsys, "trial", "--model", "openai/gpt-5", "--tier", "build")
+
+    assert (code, error) == (2, "evalve: --tier: openai has no tier 'build'; known: 1, 2, 3, 4, 5")
 
 
 def test_an_unknown_tier_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from evalve.show.samples import LIMIT, Choice
 from evalve.show.starting import start
 from evalve.show.tables import visible
 from evalve.storage import open_store
+from evalve.variables import unknown_variables
 
 _EXPERIMENT = next(option for option in OPTIONS if option.name == "experiment")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -62,6 +63,9 @@ def _command(arguments: list[str]) -> int:
         command_line().print_help()
         return USAGE
     verb = arguments[place]
+    if verb != "run":  # pytest tells those of a run
+        for text in unknown_variables(os.environ):
+            print(f"evalve: {visible(text)}", file=sys.stderr)
     if verb == "run":
         # everything after `run` belongs to pytest, which knows options that argparse does not
         return _run(command_line().parse_args(arguments[: place + 1]), arguments[place + 1 :])

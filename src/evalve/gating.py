@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.errors import OptionError
 from evalve.options import Options
+from evalve.variables import unknown_variables
 
 if TYPE_CHECKING:
     from evalve.gate.cache import ResponseCache
@@ -92,6 +93,7 @@ def house() -> GateHouse:
         with _BUILDING:
             built = _HOUSES.get(os.getpid())
             if built is None:
+                tell_unknown_variables(lambda text: _LOG.warning("%s", text))
                 built = _build(os.environ, Path.cwd())
                 built.configure(_ASKED[0], os.environ)
                 atexit.register(built.close)
@@ -108,6 +110,17 @@ def ask(options: Options) -> None:
     built = _HOUSES.get(os.getpid())
     if built is not None:
         built.configure(options, os.environ)
+
+
+_TOLD: set[str] = set()
+
+
+def tell_unknown_variables(say: Callable[[str], None]) -> None:
+    """What is probably misspelt in the environment, each thing once in a process, to whoever asks first."""
+    for text in unknown_variables(os.environ):
+        if text not in _TOLD:
+            _TOLD.add(text)
+            say(text)
 
 
 class Calls:

@@ -19,16 +19,17 @@ from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
 from evalve.gate.messages import Call, Cost, Dialect, Limits, Request, Usage
 from evalve.gate.planning import Work, in_force, plan
-from evalve.gate.presets import TIERS, limits_for, read_limits
+from evalve.gate.presets import limits_for, read_limits
 from evalve.gate.prices import Prices, prices_from
 from evalve.gate.state_sqlite import SqliteState
+from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
 from evalve.options import Options, suggestion
 from evalve.plan_subjects import OpenStore, Subject, subjects_of
 from evalve.show.plans import HERE, plan_json, plan_text
 
 _ANY_MODEL = "anthropic/any"
-"""Whose wire is taken where no model is known: the tiers that there are presets for are Anthropic's."""
+"""Whose wire and tiers are taken where no model is known."""
 
 
 def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -> Iterable[str]:
@@ -52,6 +53,8 @@ class Provider:
     """The model that will be asked; where none is known, some model of Anthropic's without a price."""
 
     model: str | None
+    name: str
+    """Whose tiers are planned for: a server that only speaks like OpenAI has none."""
     call: Call
     dialect: Dialect
     prices: Prices
@@ -67,7 +70,8 @@ class Provider:
         )
         assert call is not None, "every wire writes what its dialect reads"
         configured = limits_reader(configuration, environ)(call) if model is not None else Limits()
-        return cls(model, call, wire.dialect, prices_from(configuration.prices, environ), configured)
+        prices = prices_from(configuration.prices, environ)
+        return cls(model, target.provider.name, call, wire.dialect, prices, configured)
 
     def cost_usd(self, usage: Usage) -> float | None:
         return self.prices.cost(self.call.model, usage) if self.model is not None else None
@@ -149,8 +153,8 @@ def _limits(provider: Provider, tier: str | None, environ: Mapping[str, str]) ->
         here = in_force(provider.configured, learnt, now_s)
         if here.by_dimension or here.concurrency is not None:
             scopes[HERE] = here
-    whose, call = provider.call.dialect, provider.call
-    known = TIERS.get(whose, {})
+    whose, call = provider.name, provider.call
+    known = tiers_of(whose)
     if tier is not None and tier not in known:
         hint = suggestion(tier, known) or (f"; known: {', '.join(known)}" if known else "")
         raise OptionError(f"--tier: {whose} has no tier {tier!r}{hint}")

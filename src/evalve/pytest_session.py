@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import shlex
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from evalve import wiring
+from evalve import gating, wiring
 from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
@@ -39,6 +40,8 @@ class EvalveSession:
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
+        if self._worker is not None:
+            gating.tell_unknown_variables(lambda text: None)  # the controller has told
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
@@ -64,6 +67,7 @@ class EvalveSession:
         """Check the items and take the experiment, before anything is spent."""
         self._refuse_namesakes(items)
         if self._worker is None:
+            gating.tell_unknown_variables(self._warn)
             for item in items:
                 self._lock(evaluation_of(item))
         elif self._worker["evalve_experiment"]["replaces_another"]:
@@ -76,6 +80,7 @@ class EvalveSession:
 
         `of` says how many workers begin; a later one takes the place of one that crashed.
         """
+        gating.tell_unknown_variables(self._warn)
         if self._settings.named:
             self._lock(None)
         self._lent += 1
@@ -222,6 +227,15 @@ class EvalveSession:
         )
         for line in lines:
             reporter.write_line(line)
+
+    def _warn(self, text: str) -> None:
+        """A line where pytest writes its own: not captured, and no Python warning, which may be an error."""
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is None:
+            logging.getLogger(__name__).warning("%s", text)
+            return
+        reporter.ensure_newline()
+        reporter.write_line(f"evalve: {text}", yellow=True)
 
     def _resume_command(self) -> str:
         again = [word for word in self._typed() if word not in ("--fresh", "--evalve-fresh")]

@@ -184,6 +184,7 @@ async def run_directly_async(
     lock = store.lock(now.experiment, holder=" ".join(sys.argv) or "python")
     try:
         with progress_on(2, options) as progress:
+            gating.tell_unknown_variables(progress.note)
             outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
     finally:
         lock.release()

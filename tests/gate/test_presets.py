@@ -51,6 +51,27 @@ def test_a_tier_of_anthropic_stands_for_its_figures(tier: Any, model: tuple[str,
     assert rates(limits({"anthropic": {"tier": tier}}, model=model)) == expected
 
 
+@pytest.mark.parametrize(
+    ("section", "environ"),
+    [
+        ({"openai": {"tier": 2}}, {}),
+        ({}, {"EVALVE_LIMITS_OPENAI_TIER": "2"}),
+        ({"openai": {"tier": 5}}, {"EVALVE_LIMITS_OPENAI_TIER": "2"}),
+    ],
+)
+def test_a_tier_of_openai_is_configured_like_one_of_anthropic(section: Any, environ: dict[str, str]) -> None:
+    given = limits(section, environ, "openai", ("gpt-4o-2024-08-06", "gpt-4o"))
+
+    assert given == Limits(
+        {
+            "requests": Limit(5_000.0, None, "openai tier 2"),
+            "tokens": Limit(450_000.0, None, "openai tier 2"),
+        },
+        None,
+        "openai tier 2",
+    )
+
+
 def test_each_limit_says_where_it_comes_from() -> None:
     given = limits(
         {"anthropic": {"tier": 2, "itpm": 1000, "concurrency": 8}}, {"EVALVE_LIMITS_ANTHROPIC_RPM": "30"}
@@ -192,8 +213,12 @@ def test_figures_may_be_written_short(text: str, rate: float) -> None:
             "(known: 1, 2, 3, 4, start, build, scale)",
         ),
         (
-            {"openai": {"tier": 1}},
-            "evalve.yaml: limits.openai.tier: there are no presets for openai; "
+            {"openai": {"tier": "build"}},
+            "evalve.yaml: limits.openai.tier: unknown tier 'build' (known: 1, 2, 3, 4, 5)",
+        ),
+        (
+            {"127.0.0.1:8080": {"tier": 1}},
+            "evalve.yaml: limits.127.0.0.1:8080.tier: there are no presets for 127.0.0.1:8080; "
             "give rpm and tpm, or nothing: its answers state them",
         ),
         (
@@ -214,6 +239,13 @@ def test_a_mistake_in_the_file_is_named(section: Any, message: str) -> None:
         read_limits(section)
 
     assert str(error.value) == message
+
+
+def test_a_wrong_tier_in_a_variable_is_named_with_those_of_its_provider() -> None:
+    with pytest.raises(OptionError) as error:
+        limits(environ={"EVALVE_LIMITS_OPENAI_TIER": "6"}, provider="openai", model=("gpt-5", "gpt-5"))
+
+    assert str(error.value) == "EVALVE_LIMITS_OPENAI_TIER: unknown tier '6' (known: 1, 2, 3, 4, 5)"
 
 
 def test_a_mistake_in_a_variable_is_named() -> None:

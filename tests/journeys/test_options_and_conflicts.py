@@ -161,3 +161,61 @@ def test_conftest_files_above_the_project_stay_out_of_it(project: Project) -> No
     ended = inner.pytest("eval_a.py", "--experiment", "one")
 
     assert ended.outcomes == {"passed": 1}
+
+
+MISSPELT = (
+    "evalve: EVALVE_MAX_CONCURENCY is no variable of evalve and changes nothing; "
+    "did you mean EVALVE_MAX_CONCURRENCY?"
+)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-q"], ["-W", "error"], ["-n", "2"]])
+def test_a_misspelt_variable_is_told_once_and_stops_nothing(project: Project, arguments: list[str]) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    project.write("eval_more.py", COUNTS_TO_TEN)
+
+    ended = project.pytest(*arguments, EVALVE_MAX_CONCURENCY="5")
+
+    assert (ended.code, ended.outcomes) == (0, {"passed": 2})
+    assert ended.all.splitlines().count(MISSPELT) == 1
+
+
+def test_a_known_variable_is_not_told_about(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+
+    ended = project.pytest(EVALVE_MAX_CONCURRENCY="5", EVALVE_LIMITS_127_0_0_1_80_RPM="6")
+
+    assert "no variable of evalve" not in ended.all
+
+
+def test_every_command_tells_about_a_misspelt_variable_once_on_standard_error(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+
+    listed = project.evalve("list", "--json", EVALVE_MAX_CONCURENCY="5")
+    ran = project.evalve("run", EVALVE_MAX_CONCURENCY="5")
+
+    assert (listed.code, listed.err.splitlines()) == (0, [MISSPELT])
+    assert (ran.code, ran.all.splitlines().count(MISSPELT)) == (0, 1)
+
+
+def test_a_direct_call_tells_about_a_misspelt_variable_once(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    project.write(
+        "direct.py", "import evalve, eval_ten\nfor _ in range(2):\n    evalve.run(eval_ten.eval_ten)\n"
+    )
+
+    ended = project.python("direct.py", EVALVE_MAX_CONCURENCY="5")
+
+    assert ended.code == 0
+    assert ended.err.splitlines().count(MISSPELT) == 1
+
+
+def test_a_misspelt_limit_is_told_where_only_a_model_is_opened(project: Project) -> None:
+    project.write(
+        "asks.py", "import evalve\nfor _ in range(2):\n    evalve.model('openai/gpt-5', api_key='k')\n"
+    )
+
+    ended = project.python("asks.py", EVALVE_LIMITS_OPENAI_RMP="5")
+
+    assert ended.code == 0
+    assert ended.err.count("EVALVE_LIMITS_OPENAI_RMP is no variable of evalve") == 1

@@ -134,9 +134,18 @@ def test_several_evaluations_are_summed() -> None:
 
 
 def test_without_a_model_the_plan_says_what_it_lacks() -> None:
-    assert text(Planned(), None)[-1] == (
-        "No model was named: --model shows its price and the limits that hold here."
-    )
+    assert text(Planned(), None)[-2:] == [
+        "No model was named: these are Anthropic's tiers. --model shows those of its provider, its",
+        "price and the limits that hold here.",
+    ]
+
+
+def test_tokens_that_are_counted_together_are_called_so() -> None:
+    openai = Scope(name=HERE, binding="tokens", used={"tokens": 0.97}, per_minute={"tokens": 500_000.0})
+    lines = text(Planned(scopes=[openai]))
+
+    assert "combined tokens 97%" in lines[7]
+    assert lines[8] == "here: 500,000 combined tokens a minute (anthropic tier 1)"
 
 
 def test_json_has_every_figure() -> None:

@@ -3,7 +3,7 @@
 ```yaml
 limits:
   anthropic:
-    tier: build                # 1 to 4, start, build, scale
+    tier: build                # 1 to 4, start, build, scale; of OpenAI 1 to 5
     rpm: 2000                  # requests a minute; also itpm, otpm, tpm; 450k and 2M are understood
     concurrency: 40
     burst_s: 1                 # how many seconds' worth may come at once; answers show it otherwise
@@ -12,8 +12,7 @@ limits:
   "127.0.0.1:8080": {rpm: 600}
 ```
 
-Every figure is the total for the key, however many processes use it. No tiers of OpenAI are offered: its
-figures differ by model and are not published in one table; its first answer states them.
+Every figure is the total for the key, however many processes use it.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.gate.messages import Dimension, Limit, Limits
+from evalve.gate.tiers import tier_figures, tiers_of
 from evalve.options import suggestion
 
 DIMENSIONS: dict[str, Dimension] = {
@@ -32,24 +32,6 @@ DIMENSIONS: dict[str, Dimension] = {
     "itpm": "input_tokens",
     "otpm": "output_tokens",
     "tpm": "tokens",
-}
-TIERS: dict[str, dict[str, tuple[float, float, float]]] = {
-    "anthropic": {
-        "1": (50, 30_000, 8_000),
-        "2": (1_000, 450_000, 90_000),
-        "3": (2_000, 800_000, 160_000),
-        "4": (4_000, 2_000_000, 400_000),
-        "start": (1_000, 2_000_000, 400_000),
-        "build": (5_000, 5_000_000, 1_000_000),
-        "scale": (10_000, 10_000_000, 2_000_000),
-    }
-}
-"""Requests, input tokens and output tokens a minute; tiers 1 to 4 are those before June 2026."""
-
-FABLE_TIERS: dict[str, tuple[float, float, float]] = {
-    "start": (1_000, 500_000, 100_000),
-    "build": (2_000, 1_500_000, 300_000),
-    "scale": (4_000, 4_000_000, 800_000),
 }
 _SHORT_NAMES = {"anthropic": "ANTHROPIC_RPM_LIMIT", "openai": "OPENAI_RPM_LIMIT"}
 _KNOWN_PROVIDERS = ("anthropic", "openai")
@@ -170,8 +152,8 @@ def _setting(key: str, value: Any, where: str, source: str, provider: str) -> Se
 
 
 def _check_tier(provider: str, tier: str, where: str) -> None:
-    known = TIERS.get(provider)
-    if known is None:
+    known = tiers_of(provider)
+    if not known:
         raise OptionError(
             f"{where}: there are no presets for {provider}; "
             "give rpm and tpm, or nothing: its answers state them"
@@ -185,12 +167,8 @@ def _check_tier(provider: str, tier: str, where: str) -> None:
 def _preset(provider: str, pool: str, tier: Setting | None) -> dict[str, Setting]:
     if tier is None:
         return {}
-    table = FABLE_TIERS if re.match(r"claude-(?:fable|mythos)", pool) else TIERS[provider]
-    figures = table.get(tier.value)  # tiers 1 to 4 ended before Fable: its answers state its limits
-    if figures is None:
-        return {}
     source = f"{provider} tier {tier.value}"
-    return {key: Setting(float(figure), source) for key, figure in zip(DIMENSIONS, figures, strict=False)}
+    return {key: Setting(figure, source) for key, figure in tier_figures(provider, pool, tier.value).items()}
 
 
 def _fits(name: str, model: str, pool: str) -> bool:

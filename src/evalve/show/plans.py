@@ -163,12 +163,17 @@ def _scopes(plan: PlanLike, width: int | None) -> list[str]:
 
 def _held_by(scope: ScopeLike) -> str:
     share = scope.used.get(scope.binding)
-    return scope.binding.replace("_", " ") + (f" {share:.0%}" if share is not None else "")
+    return _named(scope.binding) + (f" {share:.0%}" if share is not None else "")
 
 
 def _limits(scope: ScopeLike) -> str:
-    rates = [f"{_count(rate)} {name.replace('_', ' ')}" for name, rate in scope.per_minute.items()]
+    rates = [f"{_count(rate)} {_named(name)}" for name, rate in scope.per_minute.items()]
     return f"{', '.join(rates)} a minute" if rates else "concurrency"
+
+
+def _named(dimension: str) -> str:
+    """As the tables above name input and output tokens, `tokens` alone would leave open which."""
+    return "combined tokens" if dimension == "tokens" else dimension.replace("_", " ")
 
 
 def _notes(plan: PlanLike, model: str | None) -> Iterator[str]:
@@ -183,7 +188,8 @@ def _notes(plan: PlanLike, model: str | None) -> Iterator[str]:
     if plan.latency_s is None:
         yield "Latency is not known: say --latency-s to learn how many calls at once the limits can use."
     if model is None:
-        yield "No model was named: --model shows its price and the limits that hold here."
+        yield "No model was named: these are Anthropic's tiers. --model shows those of its provider, its"
+        yield "price and the limits that hold here."
     elif all(scope.name != HERE for scope in plan.scopes):
         yield visible(
             f"No limits of {model} are configured or learnt here yet: its first answer will state them."
