@@ -81,6 +81,30 @@ async def test_a_path_with_letters_of_any_language_is_found(tmp_path: Path) -> N
     assert f"`heard.wait(30)` ({path}:2) " in listener.said[0]
 
 
+async def test_many_that_each_take_a_moment_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = Listener()
+    moved_on, looked = threading.Semaphore(0), threading.Semaphore(0)
+    current_task = asyncio.current_task
+
+    def look(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Task[Any] | None:
+        assert moved_on.acquire(timeout=60)
+        task = current_task(loop)
+        looked.release()
+        return task
+
+    async def evaluate() -> None:
+        moved_on.release()
+        assert looked.acquire(timeout=60)  # the turn lasts for as many looks as there are samples
+
+    with monkeypatch.context() as patched, watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        patched.setattr(asyncio, "current_task", look)
+        tasks = [asyncio.ensure_future(evaluate()) for _ in range(20)]
+        await asyncio.wait(tasks)
+        moved_on.release(1_000_000)  # whoever looks after the last one
+
+    assert listener.said == []
+
+
 async def test_the_import_of_a_module_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_to_import.py").write_text("import builtins\nbuiltins.wait_for_looks()\n")
     monkeypatch.syspath_prepend(tmp_path)

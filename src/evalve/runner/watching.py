@@ -26,7 +26,7 @@ _LONGEST_PATH = 500
 def watching_for_blocking(
     function: Callable[..., object], name: str, *, tell: Callable[[str], None]
 ) -> Iterator[None]:
-    """Tell once if `function` keeps the running loop from turning for longer than `BLOCKED_FOR_S`."""
+    """Tell once if `function` keeps the running loop to itself for longer than `BLOCKED_FOR_S`."""
     watch = _Watch(getattr(function, "__code__", None), name, tell)
     thread = threading.Thread(target=watch.look_on, name="evalve-watch", daemon=True)
     watch.beat()
@@ -59,14 +59,19 @@ class _Watch:
             self._timer.cancel()
 
     def look_on(self) -> None:
-        seen: int | None = None
+        """A turn of the loop may be long because many tasks take part in it: one that stays blocks."""
+        step: tuple[object, float] | None = None
+        since_s = 0.0
         while not self._ended.wait(_LOOK_EVERY_S):
-            late_s = time.monotonic() - self._beat_s - _LOOK_EVERY_S
-            line = self._line_that_blocks() if late_s >= BLOCKED_FOR_S else None
-            if line is not None and line == seen:  # once alone may be a machine that is too busy to turn
-                self._tell(self._message(line, late_s))
+            now_s = time.monotonic()
+            running = (asyncio.current_task(self._loop), self._beat_s)
+            if running[0] is None or running != step:
+                step, since_s = running, now_s
+                continue
+            line = self._line_that_blocks() if now_s - since_s >= BLOCKED_FOR_S else None
+            if line is not None:
+                self._tell(self._message(line, now_s - since_s))
                 return
-            seen = line
 
     def _line_that_blocks(self) -> int | None:
         """The line in the evaluation function that does not return, if it is on the loop's stack."""
