@@ -11,17 +11,16 @@ import json
 import logging
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.holders import in_words, is_alive, name_of
 from evalve.gate.messages import Cost, Limits
 from evalve.gate.state import ScopeView, Settlement, apply
 
@@ -38,8 +37,6 @@ CREATE TABLE IF NOT EXISTS scopes (
 ) WITHOUT ROWID
 """
 _CHECK_HOLDERS_EVERY_S = 5.0
-_SAME_START_S = 2.0
-"""Two readings of one process's start differ when the machine's clock is corrected."""
 _INHERITED: list[sqlite3.Connection] = []
 """Connections that a fork copied: closing them here would disturb the parent."""
 
@@ -127,10 +124,10 @@ class SqliteState:
             states = {name: self._read(self._connected(), name) for name in names}
         now_s = self._now_s()
         for state in states.values():
-            for holder in [holder for holder in state.holders if not _is_alive(holder)]:
+            for holder in [holder for holder in state.holders if not is_alive(holder)]:
                 state.forget_holder(holder)
         return [
-            ScopeView(name, state, now_s, {holder: _in_words(holder) for holder in state.holders})
+            ScopeView(name, state, now_s, {holder: in_words(holder) for holder in state.holders})
             for name, state in states.items()
         ]
 
@@ -150,7 +147,7 @@ class SqliteState:
         if not at_once and now_s - self._checked_at_s.get(scope, -1e9) < _CHECK_HOLDERS_EVERY_S:
             return
         self._checked_at_s[scope] = now_s
-        for holder in [holder for holder in state.holders if holder != _me() and not _is_alive(holder)]:
+        for holder in [holder for holder in state.holders if holder != _me() and not is_alive(holder)]:
             state.forget_holder(holder)
 
     def _read(
@@ -236,41 +233,4 @@ def _switch_to_wal(connection: sqlite3.Connection, directory: Path) -> None:
 
 
 def _me() -> str:
-    return _named(os.getpid())
-
-
-@cache
-def _named(pid: int) -> str:
-    """A process by its id and start, so that another one with the same id is not mistaken for it."""
-    return f"{pid}:{_started(pid)}"
-
-
-def _started(pid: int) -> str:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        is_killed = process.status() == psutil.STATUS_ZOMBIE  # and nobody has waited for it yet
-        return "gone" if is_killed else f"{process.create_time():.2f}"
-    except psutil.Error:
-        return "gone"
-
-
-def _is_alive(holder: str) -> bool:
-    pid, _, started = holder.partition(":")
-    now_told = _started(int(pid))
-    if "gone" in (now_told, started):
-        return now_told == started
-    return abs(float(now_told) - float(started)) < _SAME_START_S
-
-
-def _in_words(holder: str) -> str:
-    import psutil
-
-    pid = int(holder.partition(":")[0])
-    try:
-        command: list[Any] = psutil.Process(pid).cmdline()[:4]
-    except psutil.Error:
-        return f"process {pid}"
-    name = " ".join(Path(part).name if index == 0 else part for index, part in enumerate(command))
-    return f"process {pid} ({name or sys.platform})"
+    return name_of(os.getpid())
