@@ -50,6 +50,12 @@ class Provider:
             stats: dict[str, Any] = json.load(answer)
         return stats
 
+    def prompts(self) -> list[str]:
+        """In the order in which they came."""
+        address = f"{self.url}/_simulator/requests?limit=1000"
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
+            return [json.loads(seen["body"])["messages"][0]["content"] for seen in json.load(answer)]
+
 
 @contextmanager
 def a_provider(*flags: str) -> Iterator[Provider]:
@@ -103,6 +109,10 @@ class Place:
         }
         self._environment["EVALVE_STATE_DIR"] = str(folder / "state")
         self._environment["EVALVE_CACHE_DIR"] = str(folder / "cache")
+
+    def waiting(self) -> list[str]:
+        """What processes that waited for a place have left."""
+        return [path.name for path in (self._folder / "state" / "limits.waiting").iterdir()]
 
     def start(
         self, provider: Provider, prefix: str, *, calls: int, window: int, **environment: str
@@ -176,6 +186,29 @@ def test_a_concurrency_limit_is_shared_and_a_killed_processes_places_are_free(pl
     assert stats["refusals"] == {}
     # what the killed one had under way goes on at the provider for a moment
     assert stats["peak_concurrency"] <= 8
+
+
+def test_two_processes_progress_alike_under_a_shared_concurrency_limit(place: Place) -> None:
+    limits = {"EVALVE_LIMITS_ANTHROPIC_CONCURRENCY": "4"}
+    with a_provider("--concurrency", "4", "--latency-s", "0.1") as provider:
+        early, late = (
+            place.start(provider, name, calls=60, window=20, **limits) for name in ("early", "late")
+        )
+        for client in (early, late):
+            client.wait_until_ready()
+        early.go()
+        early.next_answers(8)
+        late.go()
+        answers = [len(early.rest()), len(late.rest())]
+        stats, came = provider.stats(), [prompt.split()[0] for prompt in provider.prompts()]
+
+    assert answers == [60 - 8, 60]
+    assert (stats["refusals"], stats["requests"]) == ({}, 120)
+    assert stats["peak_concurrency"] == 4
+    # from when the late one had evened out until the early one had sent its last
+    both = came[came.index("late") + 8 : len(came) - came[::-1].index("early")]
+    assert abs(both.count("early") - both.count("late")) <= 0.1 * len(both) + 2
+    assert place.waiting() == []
 
 
 def test_after_kill_9_a_second_run_pays_for_at_most_a_window_more_than_was_missing(place: Place) -> None:
