@@ -21,6 +21,7 @@ BENCHMARKS = (
     "memory",
     "pacing",
     "four_processes",
+    "concurrency_shared",
     "other_client",
     "cpu_per_call",
     "faults",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import Any
 
 import evalve
@@ -20,6 +21,7 @@ async def call_all(
     """Every call has a prompt of its own; lengths vary by half around `prompt_bytes`."""
     model = evalve.model(MODEL, base_url=url, api_key="key")
     numbers = iter(range(calls))
+    began_s = time.monotonic()
     failures: list[str] = []
 
     async def work() -> None:
@@ -31,7 +33,7 @@ async def call_all(
 
     await asyncio.gather(*(work() for _ in range(window)))
     await house().sender.aclose()
-    return {"failures": failures, **house().meter.totals()}
+    return {"failures": failures, "took_s": time.monotonic() - began_s, **house().meter.totals()}
 
 
 def prompt_of(number: int, prompt_bytes: int, named: str) -> str:

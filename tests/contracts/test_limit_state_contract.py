@@ -33,8 +33,10 @@ class Time:
 class Shared:
     """The state under test, and the time it goes by; instants are told from the start of the test."""
 
-    def __init__(self, state: LimitState, time: Time) -> None:
+    def __init__(self, state: LimitState, other: LimitState, time: Time) -> None:
         self.state = state
+        self.other = other
+        """The same as another process has it."""
         self._time = time
         self._began_s = time.now_s
 
@@ -77,12 +79,16 @@ class Shared:
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shared]:
     time = Time()
     state: LimitState
+    other: LimitState
     if request.param == "memory":
         state = MemoryState(now_s=time)
+        other = MemoryState(now_s=time, beside=state)
     else:
         state = SqliteState(tmp_path / "limits.db", now_s=time)
-    yield Shared(state, time)
+        other = SqliteState(tmp_path / "limits.db", now_s=time)
+    yield Shared(state, other, time)
     await state.close()
+    await other.close()
 
 
 def limits_of(concurrency: int | None = None, **both: tuple[float, float]) -> Limits:
@@ -310,6 +316,116 @@ async def test_a_refusal_of_too_many_at_once_leaves_rates_and_what_is_booked_alo
 
     assert await shared.state.version(SCOPE) == before
     assert await shared.starts(limits, *[ONE] * 8) == [0.0] * 8
+
+
+# -- places that several wait for
+
+ONE_AT_ONCE = Limits(concurrency=1)
+TWO_AT_ONCE = Limits(concurrency=2)
+PATIENCE_S = 60
+
+
+async def ask(state: LimitState, limits: Limits, *ended: Booking) -> Booking:
+    """For one place, telling at the same go what has ended."""
+    settlements = [ended_as_booked(booking) for booking in ended]
+    (booking,) = await state.exchange(SCOPE, limits, settlements, [ONE], horizon_s=0.0)
+    return booking
+
+
+def ended_as_booked(booking: Booking) -> Settlement:
+    return Settlement(booking.cost, booking.cost, booking.start_s, version=booking.version)
+
+
+def heard_by(state: LimitState) -> asyncio.Event:
+    """Set when the state tells of a place."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    state.on_place(lambda: loop.call_soon_threadsafe(heard.set))
+    return heard
+
+
+async def test_who_was_denied_a_place_is_told_when_another_process_leaves_one(shared: Shared) -> None:
+    heard = heard_by(shared.other)
+    held = await ask(shared.state, ONE_AT_ONCE)
+    denied = await ask(shared.other, ONE_AT_ONCE)
+
+    await shared.settle(ONE_AT_ONCE, held)
+    async with asyncio.timeout(PATIENCE_S):
+        await heard.wait()
+
+    assert (denied.granted, (await ask(shared.other, ONE_AT_ONCE)).granted) == (False, True)
+
+
+async def test_who_was_denied_a_place_is_told_also_when_its_own_call_ends(shared: Shared) -> None:
+    heard = heard_by(shared.state)
+    held = await ask(shared.state, ONE_AT_ONCE)
+    await ask(shared.state, ONE_AT_ONCE)
+
+    await shared.settle(ONE_AT_ONCE, held)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await heard.wait()
+
+
+async def test_who_ends_a_call_does_not_take_the_place_again_from_who_has_none(shared: Shared) -> None:
+    held = await ask(shared.state, TWO_AT_ONCE)
+    await ask(shared.state, TWO_AT_ONCE)
+    await ask(shared.other, TWO_AT_ONCE)
+
+    again = await ask(shared.state, TWO_AT_ONCE, held)
+    others = await ask(shared.other, TWO_AT_ONCE)
+
+    assert (again.granted, again.binding, others.granted) == (False, "concurrency", True)
+
+
+async def test_a_place_that_cannot_be_divided_goes_round(shared: Shared) -> None:
+    held = await ask(shared.state, ONE_AT_ONCE)
+    await ask(shared.other, ONE_AT_ONCE)
+    turns = []
+
+    for mine, theirs in ((shared.state, shared.other), (shared.other, shared.state)) * 2:
+        shared.wait(1.0)
+        turns.append((await ask(mine, ONE_AT_ONCE, held)).granted)
+        held = await ask(theirs, ONE_AT_ONCE)
+        turns.append(held.granted)
+
+    assert turns == [False, True] * 4
+
+
+async def test_who_gives_up_keeps_no_place_from_others_and_they_are_told(shared: Shared) -> None:
+    heard = heard_by(shared.state)
+    held = await ask(shared.state, ONE_AT_ONCE)
+    await ask(shared.other, ONE_AT_ONCE)
+    passed_over = await ask(shared.state, ONE_AT_ONCE, held)
+
+    await shared.other.give_up(SCOPE)
+    async with asyncio.timeout(PATIENCE_S):
+        await heard.wait()
+
+    assert (passed_over.granted, (await ask(shared.state, ONE_AT_ONCE)).granted) == (False, True)
+
+
+async def test_a_place_is_kept_for_a_moment_and_who_was_passed_over_is_told_for_how_long(
+    shared: Shared,
+) -> None:
+    held = await ask(shared.state, ONE_AT_ONCE)
+    await ask(shared.other, ONE_AT_ONCE)
+    passed_over = await ask(shared.state, ONE_AT_ONCE, held)
+    (kept_s,) = shared.told([passed_over])
+
+    shared.wait(kept_s)
+    after = await ask(shared.state, ONE_AT_ONCE)
+
+    assert kept_s == 0.25
+    assert (passed_over.granted, after.granted) == (False, True)
+
+
+async def test_who_waits_for_no_place_is_told_of_none(shared: Shared) -> None:
+    held = await ask(shared.state, TWO_AT_ONCE)
+    await ask(shared.other, TWO_AT_ONCE)
+
+    await shared.settle(TWO_AT_ONCE, held)
+
+    assert not (await shared.state.peek(SCOPE)).line.waits
 
 
 # -- refusals

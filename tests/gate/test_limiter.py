@@ -282,6 +282,104 @@ async def test_a_call_that_ends_while_somebody_waits_is_told_even_if_that_one_gi
     assert sum(held.in_flight for held in view.state.holders.values()) == 0
 
 
+# -- beside other processes
+
+
+def states_side_by_side(number: int) -> list[MemoryState]:
+    """As many processes would have it."""
+    first = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
+    return [first, *(MemoryState(now_s=first.now_s, beside=first) for _ in range(number - 1))]
+
+
+def limiters_side_by_side(number: int, limits: Limits) -> list[Limiter]:
+    return [a_limiter_that_never_asks_again(state, limits) for state in states_side_by_side(number)]
+
+
+def a_limiter_that_never_asks_again(state: MemoryState, limits: Limits) -> Limiter:
+    """Unless it is told of a place, or was told when to."""
+    return Limiter(state, limits_for=lambda call: limits, ask_again_s=1e9)
+
+
+async def hold(limiter: Limiter, hold_s: float = 10.0) -> float:
+    """One call; when it started."""
+    permit = await limiter.admit(a_call(), ONE)
+    started_s = asyncio.get_running_loop().time()
+    await asyncio.sleep(hold_s)
+    await limiter.settle(permit, ONE, stated={})
+    return started_s
+
+
+@virtually
+async def test_who_waits_for_another_process_is_served_in_the_instant_in_which_that_one_ends() -> None:
+    one, other = limiters_side_by_side(2, Limits(concurrency=1))
+
+    starts = [*await asyncio.gather(hold(one, 12.345), hold(other))]
+
+    assert starts == [0.0, 12.345]
+
+
+@virtually
+async def test_processes_share_a_ceiling_evenly_while_all_have_work_and_leave_no_place_unused() -> None:
+    early, late = limiters_side_by_side(2, Limits(concurrency=4))
+    async with asyncio.TaskGroup() as tasks:
+        of_early = [tasks.create_task(hold(early)) for _ in range(12)]
+        await asyncio.sleep(5.0)
+        of_late = [tasks.create_task(hold(late)) for _ in range(4)]
+
+    assert [task.result() for task in of_early] == [0.0] * 4 + [10.0] * 2 + [20.0] * 2 + [30.0] * 4
+    assert [task.result() for task in of_late] == [10.0] * 2 + [20.0] * 2
+
+
+@virtually
+async def test_a_place_that_cannot_be_divided_goes_round() -> None:
+    limiters = limiters_side_by_side(3, Limits(concurrency=1))
+
+    starts = await asyncio.gather(*(hold(limiter) for limiter in limiters for _ in range(2)))
+
+    assert starts == [0.0, 30.0, 10.0, 40.0, 20.0, 50.0]
+
+
+@virtually
+async def test_a_cancelled_waiter_keeps_no_place_from_another_process() -> None:
+    busy, cancelled, other = limiters_side_by_side(3, Limits(concurrency=1))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(hold(busy))
+        waiting = tasks.create_task(hold(cancelled))
+        await asyncio.sleep(1.0)
+        served = tasks.create_task(hold(other))
+        await asyncio.sleep(1.0)
+        waiting.cancel()
+
+    assert served.result() == 10.0
+
+
+@virtually
+async def test_a_process_that_was_stopped_while_it_waited_keeps_a_place_for_a_moment_only() -> None:
+    limits = Limits(concurrency=1)
+    state, stopped = states_side_by_side(2)
+    limiter = a_limiter_that_never_asks_again(state, limits)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(hold(limiter))
+        await asyncio.sleep(1.0)
+        await stopped.exchange(a_call().scope, limits, [], [ONE], horizon_s=0.0)
+        served = tasks.create_task(hold(limiter))
+
+    assert served.result() == 10.25
+
+
+@virtually
+async def test_what_has_ended_is_told_while_the_next_waits_for_its_instant() -> None:
+    limits = requests_per_minute(6, burst=1, concurrency=2)
+    paced, other = limiters_side_by_side(2, limits)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(hold(paced, 3.0))
+        tasks.create_task(hold(paced, 3.0))  # books an instant seconds ahead, and the second place
+        await asyncio.sleep(1.0)
+        third = tasks.create_task(other.admit(a_call(), {}))
+
+    assert (third.result().started_at_s, third.result().waited_s) == (3.0, 2.0)
+
+
 @virtually
 async def test_leave_that_was_given_without_limits_is_not_settled_against_limits_learnt_since() -> None:
     limiter, state = a_limiter(NO_LIMITS)

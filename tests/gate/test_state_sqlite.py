@@ -17,7 +17,9 @@ from textwrap import dedent
 
 import pytest
 
-from evalve.gate.messages import Cost, Limit, Limits, Stated
+from evalve.clock import LOOP_CLOCK
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Call, Cost, Limit, Limits, Stated
 from evalve.gate.state import Settlement
 from evalve.gate.state_sqlite import SqliteState
 
@@ -30,6 +32,7 @@ HEADER = """
 import asyncio, json, sys
 from pathlib import Path
 from evalve.gate.messages import Limit, Limits
+from evalve.gate.state import Settlement
 from evalve.gate.state_sqlite import SqliteState
 state = SqliteState(Path(sys.argv[1]))
 """
@@ -51,6 +54,18 @@ async def main():
     limits = Limits({"requests": Limit(6e6, 1e5)}, concurrency=2)
     await state.exchange(SCOPE, limits, [], [{"requests": 1}, {"requests": 1}], horizon_s=1.0)
     print("ready", flush=True)
+    sys.stdin.readline()
+asyncio.run(main())
+"""
+
+HANDS_ONE_OVER = """
+async def main():
+    limits = Limits({"requests": Limit(6e6, 1e5)}, concurrency=2)
+    one, _ = await state.exchange(SCOPE, limits, [], [{"requests": 1}, {"requests": 1}], horizon_s=1.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    ended = Settlement(one.cost, one.cost, one.start_s, version=one.version)
+    await state.exchange(SCOPE, limits, [ended], [], horizon_s=0.0)
     sys.stdin.readline()
 asyncio.run(main())
 """
@@ -121,11 +136,9 @@ async def test_what_a_killed_process_had_in_flight_is_reclaimed(tmp_path: Path) 
         holder.kill()
         holder.wait(PATIENCE_S)
 
-        first, second = [await state.exchange(SCOPE, TWO_AT_ONCE, [], [ONE], horizon_s=0.0) for _ in "12"]
+        (after,) = await state.exchange(SCOPE, TWO_AT_ONCE, [], [ONE], horizon_s=0.0)
 
-    assert not while_alive.granted
-    # the first notices, the second has the place
-    assert (first[0].granted, second[0].granted) in ((False, True), (True, True))
+    assert (while_alive.granted, after.granted) == (False, True)
     await state.close()
 
 
@@ -135,11 +148,10 @@ async def test_a_killed_process_that_nobody_has_waited_for_is_dead_too(tmp_path:
         os.kill(holder.pid, signal.SIGKILL)
         await asyncio.to_thread(until_dead_but_not_reaped, holder.pid)
 
-        for _ in range(2):
-            last = await state.exchange(SCOPE, TWO_AT_ONCE, [], [ONE], horizon_s=0.0)
+        (booking,) = await state.exchange(SCOPE, TWO_AT_ONCE, [], [ONE], horizon_s=0.0)
         views = await state.views()
 
-    assert last[0].granted
+    assert booking.granted
     pids = [name.partition(":")[0] for view in views for name in view.holders]
     assert pids == [str(os.getpid())]
     await state.close()
@@ -147,6 +159,96 @@ async def test_a_killed_process_that_nobody_has_waited_for_is_dead_too(tmp_path:
 
 def until_dead_but_not_reaped(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+CALL = Call(
+    provider="anthropic",
+    host="api.test",
+    model="model",
+    pool="model",
+    key_hash="key",
+    input_bytes=100,
+    max_output_tokens=100,
+    streams=False,
+)
+
+
+def a_limiter_that_asks_again_tomorrow(state: SqliteState) -> Limiter:
+    """What it has before, it has because it was woken."""
+    return Limiter(state, limits_for=lambda call: TWO_AT_ONCE, ask_again_s=86_400.0)
+
+
+async def until_somebody_waits(state: SqliteState) -> None:
+    while not (await state.peek(SCOPE)).line.waits:  # nobody tells of that
+        await LOOP_CLOCK.sleep(0.001)
+
+
+async def test_who_waits_for_a_place_is_woken_by_the_process_that_leaves_it(tmp_path: Path) -> None:
+    state = SqliteState(tmp_path / "limits.db")
+    with a_process(HANDS_ONE_OVER, tmp_path / "limits.db") as holder:
+        assert holder.stdin is not None
+        limiter = a_limiter_that_asks_again_tomorrow(state)
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+            admitted = tasks.create_task(limiter.admit(CALL, ONE))
+            await until_somebody_waits(state)
+            holder.stdin.write("leave one\n")
+            holder.stdin.flush()
+    await state.close()
+
+    assert admitted.result().booked
+
+
+async def test_who_waits_in_another_thread_is_woken_there(tmp_path: Path) -> None:
+    state, other = (SqliteState(tmp_path / "limits.db") for _ in range(2))
+    held, _ = await other.exchange(SCOPE, TWO_AT_ONCE, [], [ONE, ONE], horizon_s=1.0)
+    limiter = a_limiter_that_asks_again_tomorrow(state)
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+        admitted = tasks.create_task(asyncio.to_thread(lambda: asyncio.run(limiter.admit(CALL, ONE))))
+        await until_somebody_waits(other)
+        ended = Settlement(held.cost, held.cost, held.start_s, version=held.version)
+        await other.exchange(SCOPE, TWO_AT_ONCE, [ended], [], horizon_s=0.0)
+    await state.close()
+    await other.close()
+
+    assert admitted.result().booked
+
+
+async def test_who_waits_is_told_when_its_scope_is_forgotten(tmp_path: Path) -> None:
+    state, other = (SqliteState(tmp_path / "limits.db") for _ in range(2))
+    await other.exchange(SCOPE, TWO_AT_ONCE, [], [ONE, ONE], horizon_s=1.0)
+    limiter = a_limiter_that_asks_again_tomorrow(state)
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+        admitted = tasks.create_task(limiter.admit(CALL, ONE))
+        await until_somebody_waits(other)
+        await other.forget(SCOPE)
+    await state.close()
+    await other.close()
+
+    assert admitted.result().booked
+
+
+async def test_where_nobody_can_be_woken_a_place_is_asked_for_again_soon(tmp_path: Path) -> None:
+    (tmp_path / "limits.waiting").write_text("a file is in the way of FIFOs")
+    state, other = (SqliteState(tmp_path / "limits.db", now_s=lambda: 5.0) for _ in range(2))
+    await other.exchange(SCOPE, TWO_AT_ONCE, [], [ONE, ONE], horizon_s=1.0)
+
+    (denied,) = await state.exchange(SCOPE, TWO_AT_ONCE, [], [ONE], horizon_s=0.0)
+    await state.close()
+    await other.close()
+
+    assert (denied.granted, denied.start_s) == (False, 5.1)
+
+
+def test_while_nobody_waits_for_a_place_nothing_is_made_but_the_database(tmp_path: Path) -> None:
+    state = SqliteState(tmp_path / "limits.db")
+
+    asyncio.run(_book(state))
+    asyncio.run(_book(state))
+    asyncio.run(state.close())
+
+    assert [path.name for path in tmp_path.iterdir()] == ["limits.db"]
 
 
 async def test_what_a_dead_process_booked_stays_spent(tmp_path: Path) -> None:
@@ -250,7 +352,6 @@ def test_a_forked_child_uses_a_connection_of_its_own_and_holds_what_is_its_own(t
 
     # the child had the second place, and lost it by dying
     assert os.waitstatus_to_exitcode(status) == 0
-    asyncio.run(_book(state))
     assert asyncio.run(_book(state))
     asyncio.run(state.close())
 

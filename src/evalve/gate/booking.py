@@ -14,6 +14,7 @@ from typing import Any
 
 from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, first_seen
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
+from evalve.gate.places import OFFERED_FOR_S, Line
 
 AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
@@ -37,6 +38,7 @@ class Booking:
     """A start instant, or the reason why there is none yet."""
 
     start_s: float
+    """Where no place is free: when to ask again if nobody has told by then."""
     cost: Cost
     version: int
     binding: str
@@ -44,6 +46,8 @@ class Booking:
     granted: bool = True
     per_s: float = 0.0
     """The binding dimension's rate."""
+    under_ceiling: bool = False
+    """Whether concurrent calls are limited, so that others may wait for this one to end."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,8 @@ class ScopeState:
     stated: dict[Dimension, tuple[float, float]] = field(default_factory=dict)
     """Rate per second that headers gave, and when."""
     holders: dict[str, Holder] = field(default_factory=dict)
+    line: Line = field(default_factory=Line)
+    """The holders that wait for one of `concurrency` places."""
     pause_until_s: float = 0.0
     pause_reason: str = ""
     penalised_at_s: dict[str, float] = field(default_factory=dict)
@@ -118,8 +124,9 @@ class ScopeState:
 
     def book(self, cost: Cost, holder: str, now_s: float, *, not_after_s: float) -> Booking:
         """Book the earliest start; one later than `not_after_s` is told and not booked."""
-        if self.concurrency is not None and self._in_flight() >= self.concurrency:
-            return Booking(math.inf, cost, self.version, "concurrency", granted=False)
+        if self.concurrency is not None and not self._has_place(holder, self.concurrency):
+            again_s = self._ask_again_s(self.concurrency, now_s)
+            return Booking(again_s, cost, self.version, "concurrency", granted=False, under_ceiling=True)
         start_s, binding = now_s, ""
         if self.pause_until_s > start_s:
             start_s, binding = self.pause_until_s, "pause"
@@ -140,7 +147,14 @@ class ScopeState:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, self.version, dict(cost)))
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
-        return Booking(start_s, cost, self.version, binding, per_s=bound.per_s if bound else 0.0)
+        return Booking(
+            start_s,
+            cost,
+            self.version,
+            binding,
+            per_s=bound.per_s if bound else 0.0,
+            under_ceiling=self.concurrency is not None,
+        )
 
     def settle(self, booked: Cost, actual: Cost, holder: str, *, version: int, started_at_s: float) -> None:
         """Replace what was booked by what it took; also how a booking is given back."""
@@ -160,6 +174,7 @@ class ScopeState:
     def forget_holder(self, holder: str) -> None:
         """Its process is dead: its calls hold no slot; what it booked stays spent, for it may have been."""
         self.holders.pop(holder, None)
+        self.line.leave(holder)
 
     def _ahead(self, dimension: Dimension, now_s: float) -> list[tuple[float, float]]:
         """What a bucket holds back for bookings that start later, by start."""
@@ -171,6 +186,36 @@ class ScopeState:
 
     def _in_flight(self) -> int:
         return sum(held.in_flight for held in self.holders.values())
+
+    # -- places
+
+    def queue(self, holder: str, *, granted: bool) -> None:
+        """Who asked stands in the line from now on, or no longer."""
+        if granted:
+            self.line.leave(holder)
+        elif self.concurrency is not None:
+            self.line.join(holder, self.concurrency)
+
+    def offer_places(self, now_s: float, *, but: str | None = None) -> list[str]:
+        """The holders that are to be told of a free place."""
+        return self.line.offer(self._by_holder(), now_s, but=but) if self.line.waits else []
+
+    def _has_place(self, holder: str, ceiling: int) -> bool:
+        if self._in_flight() >= ceiling:
+            return False
+        return not self.line.waits or self.line.leaves_one_for(holder, ceiling, self._by_holder())
+
+    def _ask_again_s(self, ceiling: int, now_s: float) -> float:
+        """When a place may be free without anybody's doing: one that is kept for others, one more at once."""
+        if self._in_flight() < ceiling:
+            return now_s + OFFERED_FOR_S
+        if self.shown_concurrency is None or self._shown_ceiling(now_s) != ceiling:
+            return math.inf
+        shown, since_s = self.shown_concurrency
+        return since_s + (ceiling - shown + 1) * ONE_MORE_AT_ONCE_EVERY_S
+
+    def _by_holder(self) -> dict[str, int]:
+        return {name: held.in_flight for name, held in self.holders.items()}
 
     # -- feedback
 
@@ -256,6 +301,7 @@ class ScopeState:
                 for name, held in self.holders.items()
                 if held.in_flight or any(held.uncharged.values())
             },
+            "line": self.line.to_plain(),
             "pause": [self.pause_until_s, self.pause_reason],
             "penalised": self.penalised_at_s,
             "concurrency": self.concurrency,
@@ -273,6 +319,7 @@ class ScopeState:
             buckets={name: Bucket(*values) for name, values in plain["buckets"].items()},
             stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
             holders={name: Holder(values[0], values[1]) for name, values in plain["holders"].items()},
+            line=Line.from_plain(plain.get("line", {})),  # rows from before there was one
             pause_until_s=plain["pause"][0],
             pause_reason=plain["pause"][1],
             penalised_at_s=plain["penalised"],

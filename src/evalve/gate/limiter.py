@@ -21,8 +21,10 @@ from evalve.gate.state import LimitState, Refusal, Settlement
 HORIZON_S = 0.02
 """How far ahead the leader books for those behind it: further would be unfair to other processes."""
 MOST_AT_ONCE = 32
-RECHECK_S = 0.1
-"""How often a full concurrency limit is looked at again where other processes hold part of it."""
+ASK_AGAIN_S = 1.0
+"""When a place is asked for again that nobody has told of: who holds it may have been killed."""
+SHORTEST_WAIT_S = 0.001
+"""Before a place is asked for again: its instant may be rounded to just before it."""
 UNBOOKED = -1
 """The version of leave that was given where no limit was known: nothing is to be settled."""
 USED_OVER_S = 5
@@ -47,13 +49,20 @@ class Limiter:
     """Admits calls under the limits of their scopes. One per process; any thread and loop may use it."""
 
     def __init__(
-        self, state: LimitState, *, limits_for: Callable[[Call], Limits], clock: Clock = LOOP_CLOCK
+        self,
+        state: LimitState,
+        *,
+        limits_for: Callable[[Call], Limits],
+        clock: Clock = LOOP_CLOCK,
+        ask_again_s: float = ASK_AGAIN_S,
     ) -> None:
         self._state = state
         self._limits_for = limits_for
         self._clock = clock
+        self._ask_again_s = ask_again_s
         self._lock = threading.RLock()  # reentrant: the garbage collector may call `abandon` anywhere
         self._scopes: dict[str, Scope] = {}
+        state.on_place(self._told_of_place)
 
     async def admit(self, call: Call, cost: Pricing, *, group: str = "", learns: bool = True) -> Permit:
         """Wait until the call may be sent.
@@ -107,7 +116,7 @@ class Limiter:
                 version=permit.version,
             )
             scope.settlements.append(settlement)
-            if (scope.led or scope.telling) and refusal is None:
+            if scope.takes_along() and refusal is None:
                 return  # rides on the leader's next booking, or with who tells already
             scope.telling = True
         try:
@@ -153,7 +162,13 @@ class Limiter:
         with self._lock:
             return self._scopes.setdefault(
                 call.scope,
-                Scope(call.scope, limits, known=configured or remembered, limited=configured or remembered),
+                Scope(
+                    call.scope,
+                    limits,
+                    known=configured or remembered,
+                    limited=configured or remembered,
+                    under_ceiling=limits.concurrency is not None,
+                ),
             )
 
     # -- queueing
@@ -211,6 +226,9 @@ class Limiter:
                     return booking
         except BaseException:
             await self._tell_settlements(scope)  # those that rode with us, and may have no other
+            if scope.waits_for_place:
+                scope.waits_for_place = False
+                await self._state.give_up(scope.name)
             raise
         finally:
             scope.hold = None
@@ -218,6 +236,7 @@ class Limiter:
 
     def _hand_on(self, scope: Scope) -> None:
         with self._lock:
+            scope.left = False
             while waiters := scope.next_waiters(1):
                 if waiters[0].give("lead"):
                     return
@@ -228,7 +247,8 @@ class Limiter:
         with self._lock:
             others = scope.next_waiters(MOST_AT_ONCE - 1)
             settlements, scope.settlements = scope.settlements, []
-            ended = scope.ended
+            scope.left = True
+            heard = scope.heard
         try:
             costs = [priced(waiter.cost) for waiter in (me, *others)]
             bookings = await self._state.exchange(
@@ -245,14 +265,19 @@ class Limiter:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):
                 scope.join(waiter, first=True)
             scope.in_flight += len(granted)
+            scope.waits_for_place = not granted
+            scope.left = bool(granted)
+            scope.under_ceiling = bookings[0].under_ceiling
             taken = [waiter.give(booking) for waiter, booking in zip(others, granted[1:], strict=False)]
         for is_taken, booking in zip(taken, granted[1:], strict=True):
             if not is_taken:
                 await self._give_back(scope, booking)
         if granted:
             return granted[0]
-        self._holds(scope, "concurrency", self._state.now_s())
-        await self._wait_for_end(scope, ended, RECHECK_S)
+        now_s = self._state.now_s()
+        self._holds(scope, "concurrency", now_s)
+        delay_s = max(SHORTEST_WAIT_S, bookings[0].start_s - now_s)
+        await self._wait_for_news(scope, heard, min(self._ask_again_s, delay_s))
         return None
 
     def _unlimited(self, scope: Scope, me: Waiter) -> Booking:
@@ -277,9 +302,9 @@ class Limiter:
                 allowed = 2 ** int((now_s - scope.pilot_began_s) / PILOT_DOUBLES_EVERY_S)
                 if scope.in_flight < allowed:
                     return
-                ended = scope.ended
+                heard = scope.heard
             self._holds(scope, "first answer", now_s)
-            await self._wait_for_end(scope, ended, PILOT_DOUBLES_EVERY_S)
+            await self._wait_for_news(scope, heard, PILOT_DOUBLES_EVERY_S)
 
     async def _reached(self, scope: Scope, booking: Booking) -> bool:
         """Wait for the booked instant; false, with the booking given back, if limits changed meanwhile."""
@@ -308,10 +333,15 @@ class Limiter:
         )
         await self._state.exchange(scope.name, scope.limits, [back], [], horizon_s=0.0)
 
-    async def _wait_for_end(self, scope: Scope, ended: int, at_most_s: float) -> None:
-        """Wait until more calls of this process have ended than `ended`, or a while."""
+    def _told_of_place(self) -> None:
         with self._lock:
-            if scope.ended != ended:
+            for scope in self._scopes.values():
+                scope.tell_news()
+
+    async def _wait_for_news(self, scope: Scope, heard: int, at_most_s: float) -> None:
+        """Wait until there was more news than `heard`, or a while."""
+        with self._lock:
+            if scope.heard != heard:
                 return
             scope.news = news = scope.news or Future()
         loop = asyncio.get_running_loop()

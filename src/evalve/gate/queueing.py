@@ -85,10 +85,16 @@ class Scope:
     limited: bool = False
     in_flight: int = 0
     pilot_began_s: float | None = None
-    ended: int = 0
-    """How many calls have ended."""
+    heard: int = 0
+    """How often there was news: a call that ended, or a place that another process left."""
     news: Future[None] | None = None
-    """Where somebody waits for the next to end."""
+    """Where somebody waits for more of it."""
+    left: bool = False
+    """Whether the leader has gone to book, or sleeps until its instant: no more settlements ride with it."""
+    under_ceiling: bool = False
+    """Whether others may wait for a call of ours to end."""
+    waits_for_place: bool = False
+    """Whether the shared state counts us among those that wait."""
     telling: bool = False
     """Whether somebody is about to tell what calls took."""
     hold: Hold | None = None
@@ -129,8 +135,12 @@ class Scope:
             if not queue:
                 del self.groups[waiter.group]
 
+    def takes_along(self) -> bool:
+        """Whether somebody will soon tell the shared state what calls took, and frees their places."""
+        return self.telling or (self.led and not (self.left and self.under_ceiling))
+
     def tell_news(self) -> None:
-        self.ended += 1
+        self.heard += 1
         news, self.news = self.news, None
         if news is not None:
             news.set_result(None)

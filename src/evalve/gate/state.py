@@ -68,7 +68,19 @@ class LimitState(Protocol):
     ) -> list[Booking]:
         """Settle, then book the costs in order, as many as start within `horizon_s`.
 
-        The first is booked however late it starts; the answer ends with the first that is not booked.
+        The first is booked however late it starts; the answer ends with the first that is not booked. If
+        that is the first, every concurrent call is taken: this holder waits for a place from then on, and
+        is told of it (`on_place`), until it is granted one or gives up.
+        """
+
+    async def give_up(self, scope: str) -> None:
+        """This holder no longer waits for a place."""
+
+    def on_place(self, tell: Callable[[], object]) -> None:
+        """Have it called, in any thread, when there may be a place that this holder waits for.
+
+        Nobody is forgotten that lives: who makes room tells who is next. The dead tell nobody, so who waits
+        asks again now and then.
         """
 
     async def version(self, scope: str) -> int:
@@ -92,7 +104,12 @@ def apply(
     now_s: float,
     horizon_s: float,
 ) -> list[Booking]:
-    """The whole of `LimitState.exchange`, on a state that the caller has to itself."""
+    """The whole of `LimitState.exchange`, on a state that the caller has to itself.
+
+    What is left to do is telling those whom `ScopeState.offer_places` names.
+    """
+    if state.line.waits:
+        state.line.pass_over(now_s, but=holder)
     for settlement in settlements:
         _settle(state, settlement, holder, now_s)
     state.hold(limits, now_s)
@@ -103,6 +120,8 @@ def apply(
         bookings.append(booking)
         if not booking.granted:
             break
+    if bookings and (state.line.waits or not bookings[0].granted):
+        state.queue(holder, granted=bookings[0].granted)
     return bookings
 
 
@@ -127,10 +146,14 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
 class MemoryState:
     """For one process alone: asked for by `memory`, and what a process falls back to without a disk."""
 
-    def __init__(self, *, now_s: Callable[[], float]) -> None:
+    def __init__(self, *, now_s: Callable[[], float], beside: MemoryState | None = None) -> None:
+        """`beside` shares its state, as another process would."""
         self._now_s = now_s
-        self._lock = threading.Lock()
-        self._scopes: dict[str, ScopeState] = {}
+        self._lock: threading.Lock = threading.Lock() if beside is None else beside._lock
+        self._scopes: dict[str, ScopeState] = {} if beside is None else beside._scopes
+        self._tell: dict[str, list[Callable[[], object]]] = {} if beside is None else beside._tell
+        self._holder = f"holder {len(self._tell)}"
+        self._tell[self._holder] = []
 
     def now_s(self) -> float:
         return self._now_s()
@@ -146,15 +169,28 @@ class MemoryState:
     ) -> list[Booking]:
         with self._lock:
             state = self._scopes.setdefault(scope, ScopeState())
-            return apply(
-                state,
-                limits,
-                settlements,
-                costs,
-                holder="here",
-                now_s=self._now_s(),
-                horizon_s=horizon_s,
+            now_s = self._now_s()
+            bookings = apply(
+                state, limits, settlements, costs, holder=self._holder, now_s=now_s, horizon_s=horizon_s
             )
+            told = state.offer_places(now_s, but=self._holder if costs else None)
+        self._tell_of_places(told)
+        return bookings
+
+    async def give_up(self, scope: str) -> None:
+        with self._lock:
+            state = self._scopes.setdefault(scope, ScopeState())
+            state.line.leave(self._holder)
+            told = state.offer_places(self._now_s())
+        self._tell_of_places(told)
+
+    def on_place(self, tell: Callable[[], object]) -> None:
+        self._tell[self._holder].append(tell)
+
+    def _tell_of_places(self, holders: Sequence[str]) -> None:
+        for holder in holders:
+            for tell in self._tell[holder]:
+                tell()
 
     async def version(self, scope: str) -> int:
         state = self._scopes.get(scope)

@@ -11,19 +11,21 @@ import json
 import logging
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.holders import in_words, is_alive, name_of
 from evalve.gate.messages import Cost, Limits
 from evalve.gate.state import ScopeView, Settlement, apply
+from evalve.gate.wakeups import Wakeups
 
 _LOG = logging.getLogger(__name__)
 _encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -38,8 +40,9 @@ CREATE TABLE IF NOT EXISTS scopes (
 ) WITHOUT ROWID
 """
 _CHECK_HOLDERS_EVERY_S = 5.0
-_SAME_START_S = 2.0
-"""Two readings of one process's start differ when the machine's clock is corrected."""
+_ASK_AGAIN_UNTOLD_S = 0.1
+"""When a place is asked for again where nobody can tell of it."""
+_NUMBERS = count()
 _INHERITED: list[sqlite3.Connection] = []
 """Connections that a fork copied: closing them here would disturb the parent."""
 
@@ -79,6 +82,9 @@ class SqliteState:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
+        self._number = next(_NUMBERS)
+        self._tell: list[Callable[[], object]] = []
+        self._wakeups = Wakeups(path.with_suffix(".waiting"), self._tell_of_place)
         self._checked_at_s: dict[str, float] = {}
         self._written: dict[str, tuple[str, ScopeState]] = {}
         """What this process wrote last: mostly nobody else has written since, and it need not be read."""
@@ -95,22 +101,37 @@ class SqliteState:
         *,
         horizon_s: float,
     ) -> list[Booking]:
+        me = self._me()
         with self._transaction() as connection:
             state = self._read(connection, scope, known=self._written.pop(scope, None))
             now_s = self._now_s()
             self._drop_the_dead(scope, state, now_s)
-            bookings = apply(
-                state, limits, settlements, costs, holder=_me(), now_s=now_s, horizon_s=horizon_s
-            )
-            if bookings and bookings[-1].binding == "concurrency":
-                self._drop_the_dead(scope, state, now_s, at_once=True)
-            text = _encoded(state.to_plain())
-            connection.execute(
-                "INSERT OR REPLACE INTO scopes VALUES (?, ?, ?, ?, ?)",
-                (scope, self._boot, state.version, text, time.time()),
-            )
-            self._written[scope] = text, state
+            bookings = apply(state, limits, settlements, costs, holder=me, now_s=now_s, horizon_s=horizon_s)
+            if bookings and not bookings[0].granted:
+                if self._drop_the_dead(scope, state, now_s, at_once=True):
+                    bookings = apply(state, limits, [], costs, holder=me, now_s=now_s, horizon_s=horizon_s)
+                bookings[0] = self._awaited(bookings[0], me, now_s)
+            told = state.offer_places(now_s, but=me if costs else None)
+            self._write(connection, scope, state)
+        self._wake(told)
         return bookings
+
+    def _awaited(self, booking: Booking, me: str, now_s: float) -> Booking:
+        """A denied one, now that we listen for a place: before anybody can know that we wait for it."""
+        if booking.granted or self._wakeups.listen(me):
+            return booking
+        return replace(booking, start_s=min(booking.start_s, now_s + _ASK_AGAIN_UNTOLD_S))
+
+    async def give_up(self, scope: str) -> None:
+        with self._transaction() as connection:
+            state = self._read(connection, scope, known=self._written.pop(scope, None))
+            state.line.leave(self._me())
+            told = state.offer_places(self._now_s())
+            self._write(connection, scope, state)
+        self._wake(told)
+
+    def on_place(self, tell: Callable[[], object]) -> None:
+        self._tell.append(tell)
 
     async def version(self, scope: str) -> int:
         with self._lock:
@@ -127,31 +148,57 @@ class SqliteState:
             states = {name: self._read(self._connected(), name) for name in names}
         now_s = self._now_s()
         for state in states.values():
-            for holder in [holder for holder in state.holders if not _is_alive(holder)]:
+            for holder in [holder for holder in state.holders if not is_alive(holder)]:
                 state.forget_holder(holder)
         return [
-            ScopeView(name, state, now_s, {holder: _in_words(holder) for holder in state.holders})
+            ScopeView(name, state, now_s, {holder: in_words(holder) for holder in state.holders})
             for name, state in states.items()
         ]
 
     async def forget(self, scope: str) -> None:
         """Limits, pauses and leases of a scope are learnt anew; calls in flight are not disturbed."""
         with self._transaction() as connection:
+            told = list(self._read(connection, scope).line.waits)
             connection.execute("DELETE FROM scopes WHERE scope = ?", (scope,))
+        self._wake(told)
 
     async def close(self) -> None:
         with self._lock:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
             self._connection = None
+            self._wakeups.close()
 
-    def _drop_the_dead(self, scope: str, state: ScopeState, now_s: float, *, at_once: bool = False) -> None:
+    def _me(self) -> str:
+        """Who holds and waits: this process, and which of its states if it has several."""
+        return f"{name_of(os.getpid())}:{self._number}"
+
+    def _tell_of_place(self) -> None:
+        for tell in self._tell:
+            tell()
+
+    def _wake(self, holders: Sequence[str]) -> None:
+        for holder in holders:
+            self._wakeups.wake(holder)
+
+    def _drop_the_dead(self, scope: str, state: ScopeState, now_s: float, *, at_once: bool = False) -> bool:
         """Reclaim what killed processes held; looked at now and then, for it costs a system call each."""
         if not at_once and now_s - self._checked_at_s.get(scope, -1e9) < _CHECK_HOLDERS_EVERY_S:
-            return
+            return False
         self._checked_at_s[scope] = now_s
-        for holder in [holder for holder in state.holders if holder != _me() and not _is_alive(holder)]:
+        others = {*state.holders, *state.line.waits} - {self._me()}
+        dead = [holder for holder in others if not is_alive(holder)]
+        for holder in dead:
             state.forget_holder(holder)
+        return bool(dead)
+
+    def _write(self, connection: sqlite3.Connection, scope: str, state: ScopeState) -> None:
+        text = _encoded(state.to_plain())
+        connection.execute(
+            "INSERT OR REPLACE INTO scopes VALUES (?, ?, ?, ?, ?)",
+            (scope, self._boot, state.version, text, time.time()),
+        )
+        self._written[scope] = text, state
 
     def _read(
         self, connection: sqlite3.Connection, scope: str, *, known: tuple[str, ScopeState] | None = None
@@ -233,44 +280,3 @@ def _switch_to_wal(connection: sqlite3.Connection, directory: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         os.close(descriptor)
-
-
-def _me() -> str:
-    return _named(os.getpid())
-
-
-@cache
-def _named(pid: int) -> str:
-    """A process by its id and start, so that another one with the same id is not mistaken for it."""
-    return f"{pid}:{_started(pid)}"
-
-
-def _started(pid: int) -> str:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        is_killed = process.status() == psutil.STATUS_ZOMBIE  # and nobody has waited for it yet
-        return "gone" if is_killed else f"{process.create_time():.2f}"
-    except psutil.Error:
-        return "gone"
-
-
-def _is_alive(holder: str) -> bool:
-    pid, _, started = holder.partition(":")
-    now_told = _started(int(pid))
-    if "gone" in (now_told, started):
-        return now_told == started
-    return abs(float(now_told) - float(started)) < _SAME_START_S
-
-
-def _in_words(holder: str) -> str:
-    import psutil
-
-    pid = int(holder.partition(":")[0])
-    try:
-        command: list[Any] = psutil.Process(pid).cmdline()[:4]
-    except psutil.Error:
-        return f"process {pid}"
-    name = " ".join(Path(part).name if index == 0 else part for index, part in enumerate(command))
-    return f"process {pid} ({name or sys.platform})"
