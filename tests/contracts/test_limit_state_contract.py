@@ -291,7 +291,7 @@ async def test_a_refusal_of_too_many_at_once_shows_how_many_may_be_and_one_more_
     await shared.settle(limits, fourth, ONE, refusal=Refusal("concurrency", 1.0))
 
     at_once = await shared.book(limits, ONE)
-    shared.wait(10)
+    shared.wait(1)
     later = await shared.book(limits, ONE, ONE)
 
     assert [(booking.granted, booking.binding) for booking in at_once] == [(False, "concurrency")]

@@ -14,7 +14,7 @@ import pytest
 
 from evalve.gate.booking import Booking, Holder, ScopeState
 from evalve.gate.messages import Cost, Limits
-from evalve.gate.places import OFFERED_FOR_S, Line, Wait
+from evalve.gate.places import LONGEST_BEFORE_ONE_MORE_S, OFFERED_FOR_S, Line, ShownCeiling, Wait
 from evalve.gate.state import Refusal, Settlement, apply
 
 ONE: Cost = {"requests": 1}
@@ -169,10 +169,25 @@ def test_under_a_ceiling_that_a_refusal_showed_it_is_worth_asking_when_one_more_
 
     first, second = [
         apply(state, Limits(), [], [ONE, ONE], holder="busy", now_s=at_s, horizon_s=0.0)[-1].start_s
-        for at_s in (NOW_S + 3, NOW_S + 13)
+        for at_s in (NOW_S + 0.3, NOW_S + 1.3)
     ]
 
-    assert (first, second) == (NOW_S + 10, NOW_S + 20)
+    assert (first, second) == (NOW_S + 1, NOW_S + 2)
+
+
+def test_a_shown_ceiling_rises_fast_until_one_more_is_refused_and_then_ever_more_seldom() -> None:
+    shown = ShownCeiling(2, 0.0)
+    assert [shown.at(now_s) for now_s in (0.0, 0.9, 1.0, 3.0)] == [2, 2, 3, 5]
+
+    refused = shown.lowered(4, 3.0)  # it had risen since, so it may have been too low
+    assert [refused.at(now_s) for now_s in (3.0, 4.0)] == [4, 5]
+    again = refused.lowered(4, 4.0)
+    assert [again.at(now_s) for now_s in (4.0, 5.9, 6.0)] == [4, 4, 5]
+    assert again.lowered(3, 4.1).rises_at_s(4.1) == pytest.approx(6.1)  # of the same episode
+
+    for _ in range(20):
+        again = again.lowered(4, again.rises_at_s(again.since_s))
+    assert again.rises_at_s(again.since_s) - again.since_s == LONGEST_BEFORE_ONE_MORE_S
 
 
 def test_without_a_ceiling_nobody_stands_in_line() -> None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, first_seen
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
-from evalve.gate.places import OFFERED_FOR_S, Line
+from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
 
 AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
-ONE_MORE_AT_ONCE_EVERY_S = 10.0
-"""How fast a ceiling on concurrent calls that a refusal has shown is tried again."""
 LONGEST_TRUST_S = 600.0
 """Stated limits that were not repeated for this long are no longer held against a configured one."""
 
@@ -65,8 +63,8 @@ class ScopeState:
     penalised_at_s: dict[str, float] = field(default_factory=dict)
     concurrency: int | None = None
     """How many calls may be in flight: what is configured, or less where refusals have shown it."""
-    shown_concurrency: tuple[int, float] | None = None
-    """How many were in flight when one more was refused, and when that was."""
+    shown_concurrency: ShownCeiling | None = None
+    """What refusals have shown."""
     ramp: tuple[float, float] | None = None
     """Share of the rates that is used since a ramp refusal, and since when."""
     ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
@@ -101,14 +99,8 @@ class ScopeState:
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
                 bucket.reshape(per_s, depth, now_s)
                 bucket.source = source
-        ceilings = (configured.concurrency, self._shown_ceiling(now_s))
+        ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)
-
-    def _shown_ceiling(self, now_s: float) -> int | None:
-        if self.shown_concurrency is None:
-            return None
-        shown, since_s = self.shown_concurrency
-        return shown + int(max(0.0, now_s - since_s) / ONE_MORE_AT_ONCE_EVERY_S)
 
     def ramp_share(self, now_s: float) -> float:
         if self.ramp is None:
@@ -209,10 +201,9 @@ class ScopeState:
         """When a place may be free without anybody's doing: one that is kept for others, one more at once."""
         if self._in_flight() < ceiling:
             return now_s + OFFERED_FOR_S
-        if self.shown_concurrency is None or self._shown_ceiling(now_s) != ceiling:
+        if self.shown_concurrency is None or self.shown_concurrency.at(now_s) != ceiling:
             return math.inf
-        shown, since_s = self.shown_concurrency
-        return since_s + (ceiling - shown + 1) * ONE_MORE_AT_ONCE_EVERY_S
+        return self.shown_concurrency.rises_at_s(now_s)
 
     def _by_holder(self) -> dict[str, int]:
         return {name: held.in_flight for name, held in self.holders.items()}
@@ -271,8 +262,8 @@ class ScopeState:
         refused leaves 49, and only the last leaves as many as are served. Rates have nothing to do with it.
         """
         served = max(1, unrefused, self._in_flight())
-        ceiling = self._shown_ceiling(now_s)
-        self.shown_concurrency = (served if ceiling is None else min(served, ceiling), now_s)
+        shown = self.shown_concurrency
+        self.shown_concurrency = shown.lowered(served, now_s) if shown else ShownCeiling(served, now_s)
 
     # -- as plain values
 
@@ -305,7 +296,7 @@ class ScopeState:
             "pause": [self.pause_until_s, self.pause_reason],
             "penalised": self.penalised_at_s,
             "concurrency": self.concurrency,
-            "shown_concurrency": self.shown_concurrency,
+            "shown_concurrency": astuple(self.shown_concurrency) if self.shown_concurrency else None,
             "ramp": self.ramp,
             "version": self.version,
             "ahead": self.ahead,
@@ -324,7 +315,7 @@ class ScopeState:
             pause_reason=plain["pause"][1],
             penalised_at_s=plain["penalised"],
             concurrency=plain["concurrency"],
-            shown_concurrency=tuple(plain["shown_concurrency"]) if plain["shown_concurrency"] else None,
+            shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
             ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
             version=plain["version"],
             ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],

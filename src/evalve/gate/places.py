@@ -11,8 +11,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ONE_MORE_AFTER_S = 1.0
+LONGEST_BEFORE_ONE_MORE_S = 60.0
 OFFERED_FOR_S = 0.25
 """How long a free place is kept for who was told of it: a busy event loop needs a while to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCeiling:
+    """How many calls at once a provider was seen to serve, and how soon one more is tried.
+
+    Processes that begin without a limit see only their own share, so the first figure is often too low: it
+    rises fast until one more is refused, and then ever more seldom.
+    """
+
+    served: int
+    since_s: float
+    one_more_every_s: float = ONE_MORE_AFTER_S
+
+    def at(self, now_s: float) -> int:
+        return self.served + self._more(now_s)
+
+    def lowered(self, served: int, now_s: float) -> ShownCeiling:
+        more = self._more(now_s)
+        every_s = ONE_MORE_AFTER_S
+        if more == 0:  # of the same episode
+            every_s = self.one_more_every_s
+        elif more == 1:  # the very next was refused
+            every_s = min(2 * self.one_more_every_s, LONGEST_BEFORE_ONE_MORE_S)
+        return ShownCeiling(min(served, self.served + more), now_s, every_s)
+
+    def rises_at_s(self, now_s: float) -> float:
+        return self.since_s + (self._more(now_s) + 1) * self.one_more_every_s
+
+    def _more(self, now_s: float) -> int:
+        return int(max(0.0, now_s - self.since_s) / self.one_more_every_s)
 
 
 @dataclass(slots=True)
