@@ -36,6 +36,7 @@ from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner
+from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
@@ -67,6 +68,7 @@ async def run_evaluation(
     git_commit: str | None = None,
 ) -> Outcome:
     """Run what is missing, record it, and judge the whole."""
+    carry_samples_into_threads()
     _refuse_changes(evaluation, store)
     if evaluation.options.fresh:
         store.forget(evaluation.spec.experiment, evaluation.spec.key)
