@@ -27,6 +27,7 @@ KERNEL = {
     "settings",
     "statistics",
     "summary",
+    "tallies",
     "distributions",
     "testing",
     "variables",

@@ -240,10 +240,3 @@ def names(spec: Any) -> list[str]:
     if isinstance(spec, list | tuple):
         return [name for item in spec for name in names(item)]
     return [found.name for found in resolve(spec)]
-
-
-def default_metrics(value: Any) -> tuple[Metric, ...]:
-    """Accuracy for a bool, the mean for a number, nothing for the rest."""
-    if isinstance(value, bool):
-        return (accuracy,)
-    return (mean,) if isinstance(value, int | float) else ()
