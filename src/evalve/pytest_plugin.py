@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evalve.errors import OptionError
-from evalve.options import OPTIONS, Option, Options, parse_text
+from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts
 
 if TYPE_CHECKING:
     from evalve.pytest_session import EvalveSession
@@ -108,7 +108,7 @@ def said_on_command_line(config: pytest.Config) -> Options:
         flag = f"--{option.name}"
         try:
             said[option.field] = (
-                tuple(parse_text(option, text, said_by=flag) for text in given)
+                parse_texts(option, given, said_by=flag)
                 if option.many
                 else parse_text(option, given, said_by=flag)
             )

@@ -77,6 +77,83 @@ def test_a_gate_stands_above_or_below_the_decorator_and_the_command_line_replace
     assert replaced.outcomes == {"passed": 3}
 
 
+def test_scores_of_one_name_are_one_evaluator_for_gates_summary_and_junit(project: Project) -> None:
+    project.write(
+        "eval_mixed.py",
+        """
+        import evalve
+        from evalve import Score, foreach
+        from evalve.evaluators import exact_match
+
+        @evalve.require(exact_match__accuracy=0.25)
+        @foreach("given,expected", [("4", "4"), ("", "5"), ("", "6"), (None, "7")])
+        def eval_mixed(given, expected):
+            if given is None:
+                return {"exact_match": 0}
+            if not given:
+                return Score("exact_match", False)
+            return exact_match(given, expected)
+        """,
+    )
+
+    declared = project.pytest("--experiment", "x", "--junitxml=junit.xml")
+    asked = project.pytest("--experiment", "x", "--fail-under", "count=9,exact_match=0.9")
+
+    assert declared.outcomes == {"passed": 1}
+    assert "  exact_match  accuracy 0.250 [0.05, 0.70]  n=4" in declared.summary
+    assert len([line for line in declared.summary if "exact_match" in line]) == 1
+    (case,) = project.junit("junit.xml").values()
+    properties = [one.get("name") for one in case.iter("property")]
+    assert properties.count("exact_match.accuracy") == 1
+    assert "exact_match.mean" not in properties
+    assert asked.outcomes == {"failed": 1}
+    assert [line for line in asked.summary if "not passed" in line] == [
+        "  not passed: count is required to reach 9, but there is only exact_match.accuracy",
+        "  not passed: exact_match.accuracy is 0.25, below the required 0.9",
+    ]
+
+
+def test_a_metric_without_a_value_says_why_and_misses_its_gate(project: Project) -> None:
+    project.write(
+        "eval_metrics.py",
+        """
+        from evalve import evaluator, foreach, metric
+
+        @metric
+        def boom(values):
+            raise ValueError("no such thing\\nhere")
+
+        @metric
+        def undefined(values):
+            return float("nan")
+
+        @metric
+        def worded(values):
+            return "high"
+
+        @evaluator(metrics=[boom, undefined, worded])
+        def e1(number):
+            return number
+
+        @foreach("number", [1, 2])
+        def eval_metrics(number):
+            return e1(number)
+        """,
+    )
+
+    passes = project.pytest("--experiment", "x")
+    fails = project.pytest("--experiment", "x", "--fail-under", "boom=0,undefined=0", "--fail-under", "e1=0")
+
+    assert passes.outcomes == {"passed": 1}
+    assert [line for line in passes.summary if "e1" in line] == [
+        r"  e1  boom – (ValueError: no such thing\nhere)  n=2",
+        "  e1  undefined – (it returned nan, which is no number)  n=2",
+        "  e1  worded – (it returned 'high', which is no number)  n=2",
+    ]
+    assert fails.outcomes == {"failed": 1}
+    assert len([line for line in fails.summary if "not passed" in line]) == 5
+
+
 FAILS_FOR = """
     from evalve import ForEach
 

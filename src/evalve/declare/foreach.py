@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
+from evalve.places import caller
 
 Runner = Callable[["Evaluation", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -111,7 +113,7 @@ class ForEach:
     ) -> None:
         if concurrency is not None and not callable(getattr(concurrency, "execute", None)):
             raise DeclarationError(
-                f"{_caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
+                f"{caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
                 f"got {concurrency!r}"
             )
         self._dataset = dataset
@@ -119,13 +121,13 @@ class ForEach:
         self._concurrency = concurrency
         self._retries = retries
         self._storage = storage
-        self._options = from_mapping(options, said_by=f"{_caller()}: ForEach")
+        self._options = from_mapping(options, said_by=f"{caller()}: ForEach")
 
     def __call__(
         self, columns: str | list[str] | tuple[str, ...], dataset: Any = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         source = dataset if dataset is not None else self._dataset
-        return functools.partial(self._declared, _column_names(columns, _caller()), source)
+        return functools.partial(self._declared, _column_names(columns, caller()), source)
 
     def __getattr__(self, name: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
         """`foreach.NAME(...)`: a dataset that an installed package registers in `evalve.datasets`."""
@@ -141,7 +143,7 @@ class ForEach:
                 f"{suggestion(name, registered.names)} (registered: {known})"
             )
         make = registered[name].load()
-        where = _caller()
+        where = caller()
 
         def declare(*args: Any, columns: Any = None, **kwargs: Any) -> Any:
             source = make(*args, **kwargs)
@@ -191,9 +193,7 @@ def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., A
 
     A double underscore stands for the dot: `exact_match__accuracy=0.9`.
     """
-    thresholds = tuple(
-        Threshold(name.replace("__", "."), float(minimum)) for name, minimum in minimums.items()
-    )
+    thresholds = tuple(_gate(name, minimum) for name, minimum in minimums.items())
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         evaluation: Evaluation | None = getattr(function, MARK, None)
@@ -205,6 +205,18 @@ def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., A
         return function
 
     return decorate
+
+
+def _gate(name: str, minimum: Any) -> Threshold:
+    try:
+        number = math.nan if isinstance(minimum, bool) else float(minimum)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DeclarationError(
+            f"{caller()}: require({name}={minimum!r}): a gate needs a number, as in {name}=0.9"
+        )
+    return Threshold(name.replace("__", "."), number)
 
 
 def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[..., Any]:
@@ -335,16 +347,6 @@ def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
     path = Path(code.co_filename)
     in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
     return (None if in_notebook else path.resolve()), code.co_firstlineno
-
-
-def _caller() -> str:
-    """File and line of the first frame outside this module."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    if frame is None:
-        return "?"
-    return f"{Path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 foreach = ForEach()

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
@@ -40,7 +41,8 @@ from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
-from evalve.summary import MetricValue, summarise
+from evalve.summary import summarise
+from evalve.tallies import MetricValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,7 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
 def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     evaluation_id = journey.run.evaluation_id
     before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
-    metrics = summarise(store.observations(evaluation_id), stored=before.metrics if before else ())
+    metrics = summarise(partial(store.observations, evaluation_id), stored=before.metrics if before else ())
     interrupted = journey.turns.stopping
     run = journey.ended("interrupted" if interrupted else "complete")
     total = journey.plan.total

@@ -188,10 +188,11 @@ def _changes_text(one: Comparison, *, limit: int | None) -> Iterator[str]:
         for letter, count in (("A", one.only_in_a), ("B", one.only_in_b))
         if count
     )
-    yield visible(f"  {one.evaluator}: {len(one.fixed)} fixed, {len(one.broken)} broken{alone}")
-    for name, sample_ids in (("fixed ", one.fixed), ("broken", one.broken)):
+    better, worse = ("higher", "lower") if one.is_of_numbers else ("fixed", "broken")
+    yield visible(f"  {one.evaluator}: {len(one.fixed)} {better}, {len(one.broken)} {worse}{alone}")
+    for word, sample_ids in ((better, one.fixed), (worse, one.broken)):
         if sample_ids:
-            yield f"    {name}  {_some(sample_ids, limit)}"
+            yield f"    {word:6}  {_some(sample_ids, limit)}"
     if is_regression(one):
         yield "    B is worse than A, and chance does not explain it"
     if one.minimum_detectable_effect is not None:

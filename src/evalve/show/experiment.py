@@ -26,7 +26,7 @@ from evalve.show.overview import (
 )
 from evalve.show.samples import Choice, chosen, samples_text
 from evalve.show.tables import Column, table, visible
-from evalve.summary import MetricValue
+from evalve.tallies import MetricValue
 
 
 def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from evalve.contracts import EvaluationInfo, Store
 from evalve.show import figures
+from evalve.show.overview import metric_text
 from evalve.show.tables import shortened, visible
-from evalve.summary import MetricValue
+from evalve.tallies import MetricValue
 
 NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
@@ -91,7 +92,7 @@ def properties(told: Told) -> Iterator[tuple[str, object]]:
 
 def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
     """Why an evaluation fails, with the first samples that broke and where to look further."""
-    lines = [f"{told.name}: {problem}" for problem in told.problems]
+    lines = [f"{told.name}: {visible(problem)}" for problem in told.problems]
     if told.failed:
         for record in islice(store.records(info, status="failed"), _FAILURES_SHOWN):
             reason = visible(str(record.failure))
@@ -109,10 +110,9 @@ def summary_lines(
     everything = [Told(**one) for one in told]
     for one in everything:
         yield f"{visible(one.name)}  {_counts(one)}"
-        for metric in one.metrics:
-            shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
-            name = visible(f"{metric['evaluator']}  {metric['metric']}")
-            yield f"  {name} {shown}  n={metric['observations']}"
+        for metric in map(MetricValue.from_plain, one.metrics):
+            line = f"{metric.evaluator}  {metric.metric} {metric_text(metric)}  n={metric.observations}"
+            yield f"  {visible(line)}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
         if one.stop_reason:
@@ -120,7 +120,7 @@ def summary_lines(
         if one.is_empty:
             yield f"  {NO_ROWS}"
         for problem in one.problems if not one.interrupted else ():
-            yield f"  not passed: {problem}"
+            yield f"  not passed: {visible(problem)}"
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
     elif all(one.ran == 0 and one.done and not one.failed for one in everything):
