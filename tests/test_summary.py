@@ -360,7 +360,7 @@ VALUES = [
         ("exact_match.accuracy", [0]),
         ("exact_match.count", [1]),
         ("accuracy", [0, 2]),
-        ("exact_match", [0, 1]),
+        ("exact_match", [0]),
         ("contains", [2]),
         ("mean", [3, 4]),
         ("unheard_of", []),

@@ -17,11 +17,11 @@ from typing import Any
 
 from evalve import settings
 from evalve.adaptation import Controller
+from evalve.callers import caller
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import CallSignals, Strategy, Task
 from evalve.errors import OptionError
 from evalve.options import MaxConcurrency
-from evalve.places import caller
 
 Callback = Callable[[Any], None]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, overload
 
+from evalve.callers import at_caller, caller
 from evalve.errors import DeclarationError
 from evalve.options import suggestion
-from evalve.places import at_caller, caller
 from evalve.statistics import pass_at_k, pass_hat_k
 
 Kind = Literal["proportion", "mean", "sum", "count", "pass_at", "pass_hat", "other"]

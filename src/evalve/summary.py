@@ -51,13 +51,13 @@ def as_table(values: Iterable[MetricValue]) -> dict[str, dict[str, float | None]
 def find(values: Sequence[MetricValue], name: str) -> list[MetricValue]:
     """The values that a gate's name means: `evaluator.metric`, a metric of any evaluator, an evaluator.
 
-    An evaluator stands for all its metrics, and a name that means several things for all of them: a gate
-    that looked at some only could be passed by the others.
+    An evaluator stands for its first metric. A name that is both a metric and an evaluator means both.
     """
+    first = next((value for value in values if value.evaluator == name), None)
     return [
         value
         for value in values
-        if name in (value.evaluator, value.metric, f"{value.evaluator}.{value.metric}")
+        if value is first or name in (value.metric, f"{value.evaluator}.{value.metric}")
     ]
 
 

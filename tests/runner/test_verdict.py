@@ -90,8 +90,8 @@ def test_a_value_that_is_missing_for_a_reason_misses_its_gate_and_says_why() -> 
     ]
 
 
-def test_a_gate_on_an_evaluator_looks_at_all_its_metrics() -> None:
-    metrics = [MetricValue("match", "count", 10.0), MetricValue("match", "accuracy", 0.8)]
+def test_a_gate_on_an_evaluator_looks_at_its_first_metric() -> None:
+    metrics = [MetricValue("match", "accuracy", 0.8), MetricValue("match", "sum", 0.1)]
 
     assert _problems(metrics=metrics, fail_under=(Threshold("match", 0.9),)) == [
         "match.accuracy is 0.8, below the required 0.9"

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalve.callers import caller
 from evalve.contracts import EvaluationSpec, Runnable, Strategy
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
-from evalve.places import caller
 
 Runner = Callable[["Evaluation", tuple[Any, ...], dict[str, Any]], Any]
 

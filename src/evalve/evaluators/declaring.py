@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, ParamSpec, Protocol, overload
 
 from evalve import metrics as known_metrics
+from evalve.callers import at_caller
 from evalve.errors import DeclarationError, ResultError
 from evalve.jsontext import as_text
-from evalve.places import at_caller
 from evalve.records import Score
 
 P = ParamSpec("P")

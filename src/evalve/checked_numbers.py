@@ -6,8 +6,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+from evalve.callers import caller
 from evalve.errors import OptionError
-from evalve.places import caller
 
 
 def whole(name: str, value: Any, *, minimum: int) -> int:
