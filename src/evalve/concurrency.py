@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from evalve import settings
 from evalve.adaptation import Controller
 from evalve.callers import caller
+from evalve.checked_numbers import number, whole
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import CallSignals, Strategy, Task
 from evalve.errors import OptionError
@@ -44,7 +44,7 @@ class Batch:
     """`batch_size` at once; the next batch starts when the whole one has ended."""
 
     def __init__(self, batch_size: int = 10) -> None:
-        self.batch_size = settings.whole("Batch: batch_size", batch_size, minimum=1)
+        self.batch_size = whole("Batch: batch_size", batch_size, minimum=1)
 
     @property
     def max_concurrency(self) -> int:
@@ -70,8 +70,8 @@ class SlidingWindow:
     def __init__(
         self, max_concurrency: int = 10, throttle_s: float = 0.0, *, clock: Clock = LOOP_CLOCK
     ) -> None:
-        self.max_concurrency = settings.whole("SlidingWindow: max_concurrency", max_concurrency, minimum=1)
-        self.throttle_s = settings.number("SlidingWindow: throttle_s", throttle_s)
+        self.max_concurrency = whole("SlidingWindow: max_concurrency", max_concurrency, minimum=1)
+        self.throttle_s = number("SlidingWindow: throttle_s", throttle_s)
         self._clock = clock
 
     async def execute(
@@ -103,9 +103,9 @@ class Adaptive:
         *,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        initial = settings.whole("Adaptive: initial_concurrency", initial_concurrency, minimum=1)
-        lowest = settings.whole("Adaptive: min_concurrency", min_concurrency, minimum=1)
-        highest = settings.whole("Adaptive: max_concurrency", max_concurrency, minimum=1)
+        initial = whole("Adaptive: initial_concurrency", initial_concurrency, minimum=1)
+        lowest = whole("Adaptive: min_concurrency", min_concurrency, minimum=1)
+        highest = whole("Adaptive: max_concurrency", max_concurrency, minimum=1)
         if lowest > highest:
             raise OptionError(
                 f"{caller()}: Adaptive: min_concurrency must not be above max_concurrency; "
@@ -119,9 +119,9 @@ class Adaptive:
             limit=min(max(initial, lowest), highest),
             minimum=lowest,
             maximum=highest,
-            interval_s=settings.number("Adaptive: adaptation_interval", adaptation_interval),
-            increase_threshold=settings.number("Adaptive: increase_threshold", increase_threshold, maximum=1),
-            decrease_threshold=settings.number("Adaptive: decrease_threshold", decrease_threshold, maximum=1),
+            interval_s=number("Adaptive: adaptation_interval", adaptation_interval),
+            increase_threshold=number("Adaptive: increase_threshold", increase_threshold, maximum=1),
+            decrease_threshold=number("Adaptive: decrease_threshold", decrease_threshold, maximum=1),
         )
 
     @property

@@ -18,7 +18,7 @@ PRIOR_OUTPUT_TOKENS = 1024.0
 CAUTION = 1.05
 CAUTIOUS_CALLS = 20
 MOST_INPUT = 1.3
-"""Of what is expected: the estimate may be off a little, and writing a provider's cache costs a quarter more."""
+"""Of what is expected: estimates are off a little, and writing a provider's cache costs a quarter more."""
 
 _KEPT = 0.99
 """An observation's weight falls by this with each that follows: about the last hundred count."""
