@@ -723,6 +723,18 @@ async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: 
 
 
 @virtually
+async def test_an_answer_that_does_not_tell_its_tokens_has_an_unknown_price_and_not_none(
+    world: World,
+) -> None:
+    silent = [event for event in EVENTS if b"usage" not in event]
+
+    with in_sample() as mine:
+        await world.chunks(a_request(stream=True), FakeSender(events=silent))
+
+    assert (mine.calls.requests, mine.calls.unpriced, mine.calls.cost_usd) == (1, 1, 0.0)
+
+
+@virtually
 async def test_the_bookings_are_settled_with_what_calls_really_took(tmp_path: Path) -> None:
     world = World(tmp_path, limits=Limits({"output_tokens": Limit(60, 1000)}))
     sender = FakeSender([ok(output_tokens=3)], takes_s=0.0)

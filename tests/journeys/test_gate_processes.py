@@ -38,6 +38,14 @@ async def main():
 asyncio.run(main())
 """
 
+ASK_ONCE = """
+import sys
+from evalve import gating
+
+model = gating.model("anthropic/claude-test", api_key="sk-test", base_url=sys.argv[1])
+print(model.generate_sync("hello").text)
+"""
+
 
 class Provider:
     """The simulator in its own process."""
@@ -127,6 +135,17 @@ class Place:
         )
         self._stack.callback(_end, process)
         return Client(process)
+
+    def ask_once(self, provider: Provider, *flags: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *flags, "-c", ASK_ONCE, provider.url],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_S,
+        )
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -251,3 +270,12 @@ def test_two_processes_that_ask_the_same_pay_once(place: Place) -> None:
 
     assert one == other
     assert (len(one), stats["requests"]) == (3, 3)
+
+
+def test_a_process_leaves_nothing_open_when_it_ends(place: Place) -> None:
+    with a_provider() as provider:
+        paid = place.ask_once(provider, "-W", "always::ResourceWarning")
+        kept = place.ask_once(provider, "-W", "always::ResourceWarning")
+
+    assert paid.stdout == kept.stdout
+    assert (paid.stderr, kept.stderr) == ("", "")

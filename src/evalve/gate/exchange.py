@@ -284,6 +284,8 @@ class Gate:
                 actual = dialect.charged(call, usage)
                 self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
                 self._meter.used(call, usage, errand.sample)
+            else:
+                self._meter.used_unknown(errand.sample)
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
         self._meter.problem(problem, errand.sample)
