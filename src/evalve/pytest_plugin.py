@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalve.errors import OptionError
+from evalve.errors import DeclarationError, OptionError
 from evalve.options import OPTIONS, Option, Options, parse_text
 
 if TYPE_CHECKING:
@@ -134,6 +134,10 @@ def pytest_pycollect_makeitem(
     evaluation = getattr(obj, MARK, None)
     if evaluation is None or not (name.startswith("eval_") or collector.istestfunction(obj, name)):
         return None
+    try:
+        evaluation.dataset.peek()
+    except DeclarationError as error:
+        raise collector.CollectError(str(error)) from None
     items = list(collector._genfunctions(name, obj))
     for item in items:
         item.add_marker("evalve")

@@ -233,6 +233,15 @@ MISTAKES = {
         "eval_consumed.py:6: generator <genexpr> was already consumed; "
         "pass a function that makes it or a list",
     ),
+    "eval_zip.py": (
+        'rows = zip("ab", "cd")\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_zip.py:6: zip has no rows: it was already consumed, or never had any; "
+        "pass a function that makes it or a list",
+    ),
+    "eval_reader.py": (
+        'import csv\nrows = csv.reader(["1,2"])\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_reader.py:7: reader has no rows: it was already consumed, or never had any",
+    ),
     "eval_decorators.py": (
         '@foreach("a", [1])\n@foreach("a", [1])\ndef eval_x(a): ...',
         "eval_x has two @foreach decorators; one is enough",
@@ -251,7 +260,7 @@ def test_mistakes_in_a_declaration_are_collection_errors_that_name_file_and_line
     ended = project.pytest()
 
     assert ended.code == 2
-    assert ended.outcomes == {"errors": 9}
+    assert ended.outcomes == {"errors": len(MISTAKES)}
     for name, (_, said) in MISTAKES.items():
         assert said in ended.out
         assert f"{project.folder}/{name}:" in ended.out
