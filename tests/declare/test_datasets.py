@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -235,6 +236,51 @@ def test_a_file_whose_first_line_lacks_a_column_is_an_error_at_declaration(tmp_p
 
     with pytest.raises(DeclarationError, match=r"row 1 of rows.csv lacks the column 'answer'.*mean 'anwser'"):
         dataset("rows.csv", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.json", '[{"question": "2+2?", "anwser": "4"}]'),
+        ("rows.json", '{"k": {"question": "2+2?", "anwser": "4"}}'),
+        ("rows.yaml", "- {question: two, anwser: 4}"),
+        ("rows.yml", "k: {question: two, anwser: 4}"),
+    ],
+)
+def test_a_file_that_is_read_whole_tells_of_a_missing_column_at_declaration(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(DeclarationError, match=rf"row 1 of {name} lacks the column 'answer'.*mean 'anwser'"):
+        dataset(name, folder=tmp_path)
+
+
+def test_a_parquet_file_tells_of_a_missing_column_at_declaration(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pyarrow.table({"question": ["2+2?"]}), tmp_path / "rows.parquet"
+    )
+
+    with pytest.raises(DeclarationError, match=r"row 1 of rows.parquet lacks the column 'answer'"):
+        dataset("rows.parquet", folder=tmp_path)
+
+
+async def test_an_array_gives_its_rows_by_position() -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.array([["2+2?", "4"], ["3+3?", "6"]])
+
+    assert await values_of(array) == [("2+2?", "4"), ("3+3?", "6")]
+    with pytest.raises(DeclarationError, match=r"row 1 of ndarray of 2 has 2 values, where the 3 columns"):
+        dataset(array, ("question", "answer", "more"))
+    with pytest.raises(DeclarationError, match=r"ndarray is a single value, where rows are needed"):
+        dataset(numpy.array(7), ("n",))
+
+
+@pytest.mark.parametrize("source", [range(3), {1}, frozenset({1}), deque([1]), {"a": 1}.values()])
+def test_a_collection_in_memory_tells_of_a_row_that_does_not_fit_at_declaration(source: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"row 1 of .* is an int, which cannot fill the 2 columns"):
+        dataset(source)
 
 
 async def test_a_row_that_lacks_a_column_is_an_error_when_it_is_pulled() -> None:

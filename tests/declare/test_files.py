@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalve.declare.files import find_file, first_row, read_file
+from evalve.declare.files import beginning, find_file, read_file
 from evalve.errors import DatasetError
 
 ROWS = [{"question": "2+2?", "answer": "4"}, {"question": "ünï", "answer": "6"}]
@@ -97,10 +97,48 @@ def test_json_lines_are_read_one_at_a_time(tmp_path: Path) -> None:
     rows.close()
 
 
-def test_only_files_by_line_tell_their_first_row(tmp_path: Path) -> None:
-    assert first_row(write(tmp_path / "x.csv", "a\n1\n")) == {"a": "1"}
-    assert first_row(write(tmp_path / "x.jsonl", "")) is None
-    assert first_row(write(tmp_path / "x.json", '[{"a": 1}]')) is None
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("x.csv", "a\n1\n2\n", [{"a": "1"}]),
+        ("x.jsonl", '{"a": 1}\nbroken', [{"a": 1}]),
+        ("x.jsonl", "", []),
+        ("x.json", ' [ {"a": 1}, broken', [{"a": 1}]),
+        ("x.json", f'[{{"a": "{"long " * 50_000}"}}, broken', [{"a": "long " * 50_000}]),
+        ("x.json", "[12]", [12]),
+        ("x.json", "[]", []),
+        ("x.json", '{"k": {"a": 1}}', {"k": {"a": 1}}),
+        ("x.yaml", "- {a: 1, b: &shared [2], c: *shared}\n- [broken", [{"a": 1, "b": [2], "c": [2]}]),
+        ("x.yaml", "[]", []),
+        ("x.yaml", "k: {a: 1}", {"k": {"a": 1}}),
+    ],
+)
+def test_a_beginning_is_the_first_row_or_a_whole_dict(
+    tmp_path: Path, name: str, text: str, told: object
+) -> None:
+    assert beginning(write(tmp_path / name, text)) == told
+
+
+def test_the_beginning_of_parquet_has_the_columns_without_reading_a_row(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pyarrow.table({"n": [1], "m": [2]}), tmp_path / "x.parquet"
+    )
+
+    assert beginning(tmp_path / "x.parquet") == [{"n": None, "m": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("x.json", r"x\.json:2: not JSON"),
+        ("x.yaml", r"x\.yaml:\d: not YAML"),
+        ("x.parquet", r"x\.parquet: not Parquet"),
+    ],
+)
+def test_a_broken_beginning_is_an_error(tmp_path: Path, name: str, problem: str) -> None:
+    with pytest.raises(DatasetError, match=problem):
+        beginning(write(tmp_path / name, '[{"a":\n oops ["}'))
 
 
 def test_a_relative_path_is_seen_from_the_current_directory_first(

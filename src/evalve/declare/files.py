@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +43,18 @@ def read_file(path: Path) -> Any:
     return _READERS[path.suffix.lower()](path)
 
 
-def first_row(path: Path) -> Any:
-    """The first row of a file that is read line by line; `None` for an empty one and for other kinds."""
-    if path.suffix.lower() not in _BY_LINE:
-        return None
+def beginning(path: Path) -> Any:
+    """What tells the columns of a file without reading much of it: a list of its first row, if it has one.
+
+    A dict that is written in a file tells what its rows are only as a whole.
+    """
+    return _BEGINNINGS.get(path.suffix.lower(), _first_line)(path)
+
+
+def _first_line(path: Path) -> list[Any]:
     rows = read_file(path)
     try:
-        return next(rows, None)
+        return list(islice(rows, 1))
     finally:
         rows.close()
 
@@ -107,6 +115,27 @@ def _read_json(path: Path) -> Any:
     return _list_or_dict(content, path)
 
 
+def _beginning_of_json(path: Path) -> Any:
+    """The first of a list's rows, from as much of the file as that takes."""
+    text, size = "", _FIRST_READ
+    with path.open(encoding="utf-8-sig") as file, suppress(UnicodeDecodeError):
+        while more := file.read(size):
+            text += more
+            size *= 2  # each time it is parsed from the start
+            opened = re.match(r"\s*\[\s*", text)
+            if opened is None:
+                break
+            with suppress(json.JSONDecodeError):  # cut off, or broken: the whole will tell
+                row, end = json.JSONDecoder().raw_decode(text, opened.end())
+                if end < len(text):
+                    return [row]
+    return _read_json(path)
+
+
+_FIRST_READ = 65_536
+"""Characters: most first rows are shorter."""
+
+
 def _read_yaml(path: Path) -> Any:
     import yaml  # heavy: only those who read YAML pay for it
 
@@ -119,6 +148,23 @@ def _read_yaml(path: Path) -> Any:
     return _list_or_dict(content, path)
 
 
+def _beginning_of_yaml(path: Path) -> Any:
+    import yaml
+
+    with path.open("rb") as file, suppress(yaml.YAMLError):  # if it is broken, the whole will tell where
+        loader = yaml.SafeLoader(file)
+        try:
+            while loader.check_event(yaml.StreamStartEvent, yaml.DocumentStartEvent):
+                loader.get_event()
+            if loader.check_event(yaml.SequenceStartEvent):
+                loader.get_event()
+                if not loader.check_event(yaml.SequenceEndEvent):
+                    return [loader.construct_document(loader.compose_node(None, None))]  # type: ignore[arg-type]
+        finally:
+            loader.dispose()
+    return _read_yaml(path)
+
+
 def _list_or_dict(content: Any, path: Path) -> Any:
     if isinstance(content, list | dict):
         return content
@@ -126,13 +172,27 @@ def _list_or_dict(content: Any, path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Iterator[Any]:
-    try:
-        from pyarrow.parquet import ParquetFile  # optional
-    except ImportError as error:
-        raise DatasetError(f'{path}: reading Parquet needs pyarrow: pip install "evalve[parquet]"') from error
-    with ParquetFile(path) as file:
+    with _parquet_file(path) as file:
         for batch in file.iter_batches(batch_size=256):
             yield from batch.to_pylist()
+
+
+def _beginning_of_parquet(path: Path) -> Any:
+    """No row is read: the names of the columns stand at the file's end."""
+    with _parquet_file(path) as file:
+        return [dict.fromkeys(file.schema_arrow.names)]
+
+
+def _parquet_file(path: Path) -> Any:
+    try:
+        from pyarrow import ArrowInvalid  # optional
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise DatasetError(f'{path}: reading Parquet needs pyarrow: pip install "evalve[parquet]"') from error
+    try:
+        return ParquetFile(path)
+    except ArrowInvalid as error:
+        raise DatasetError(f"{path}: not Parquet: {error}") from error
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
@@ -146,4 +206,9 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".parquet": _read_parquet,
 }
 
-_BY_LINE = (".jsonl", ".ndjson", ".csv", ".tsv")
+_BEGINNINGS: dict[str, Callable[[Path], Any]] = {
+    ".json": _beginning_of_json,
+    ".yaml": _beginning_of_yaml,
+    ".yml": _beginning_of_yaml,
+    ".parquet": _beginning_of_parquet,
+}

@@ -49,6 +49,8 @@ def read_row(row: Any, columns: tuple[str, ...]) -> ReadRow:
         return _by_key(dict(row), columns)
     if isinstance(row, tuple | list) and not _has_all(row, columns):
         return _by_position(row, columns)
+    if hasattr(kind, "tolist") and hasattr(kind, "shape") and len(row.shape) == 1 and len(columns) > 1:
+        return _by_position(row.tolist(), columns)  # a row of a numpy array
     return _by_attribute(row, columns)
 
 

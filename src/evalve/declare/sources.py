@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -167,18 +168,29 @@ def _table_columns(source: Any) -> list[str] | None:
 
 
 def _rows_at_hand(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
-    """In memory, or the first line of a file; nothing that would take time or could not be read again."""
+    """In memory, or at a file's beginning; nothing that would take time or could not be read again."""
+    if isinstance(source, Path):
+        try:
+            return _rows_at_hand(files.beginning(source), columns)
+        except OSError as error:
+            raise DatasetError(f"cannot read {source}: {error}") from error
     if isinstance(source, Mapping):
         return islice(DictRows(source, columns), _CHECKED_ROWS)
     if isinstance(source, list | tuple):
         return iter(source[:_CHECKED_ROWS])
-    if isinstance(source, Path):
-        try:
-            first = files.first_row(source)
-        except OSError as error:
-            raise DatasetError(f"cannot read {source}: {error}") from error
-        return iter([] if first is None else [first])
+    if isinstance(source, range | set | frozenset | deque | KeysView | ValuesView | ItemsView):
+        return islice(source, 1)
+    if (shape := _shape_of_array(source)) is not None:
+        if not shape:
+            raise DatasetError(f"{describe(source)} is a single value, where rows are needed")
+        return iter(source[:1])
     return iter([])
+
+
+def _shape_of_array(source: Any) -> tuple[int, ...] | None:
+    """Of numpy and its like, whose rows are all of one kind."""
+    kind = type(source)
+    return tuple(source.shape) if hasattr(kind, "shape") and hasattr(kind, "dtype") else None
 
 
 def _records_of_slices(frame: Any) -> Iterator[Any]:
