@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def test_a_json_file_may_hold_a_dict(tmp_path: Path) -> None:
         ("x.json", "[1,\n2,\n", r"x\.json:3: not JSON"),
         ("x.json", "7", r"x\.json: holds int, where a list of rows is needed"),
         ("x.csv", "a,b\n1,2\n1,2,3\n", r"x\.csv:3: more fields than the header's 2"),
+        ("x.csv", 'a,b\n\n"1\n2",2\n"1\n2",2,3\n', r"x\.csv:5: more fields than the header's 2"),
         ("x.yaml", "- a: 1\n- b: [\n", r"x\.yaml:\d: not YAML"),
         ("x.yaml", "", r"x\.yaml: holds NoneType, where a list"),
     ],
@@ -80,14 +82,32 @@ def test_a_file_that_cannot_be_read_names_the_line(
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv"])
 def test_a_file_in_another_encoding_is_an_error_that_says_so(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_bytes(b'a\n"\xff\xfe"\n' if name == "x.csv" else b'"\xff\xfe"\n')
+    path.write_bytes(b'a\n"\xff\xfe"\n' if name == "x.csv" else b'\n"\xff\xfe"\n')
 
-    with pytest.raises(DatasetError, match=rf"{name}: not UTF-8"):
+    with pytest.raises(DatasetError, match=rf"{name}:2: not UTF-8"):
         list(read_file(path))
 
 
 def test_a_short_csv_row_lacks_its_last_columns(tmp_path: Path) -> None:
     assert list(read_file(write(tmp_path / "x.csv", "a,b\n1\n"))) == [{"a": "1"}]
+
+
+def test_a_csv_field_may_be_of_any_length(tmp_path: Path) -> None:
+    text = "long " * 100_000
+    limit = csv.field_size_limit()
+
+    assert list(read_file(write(tmp_path / "x.csv", f"a,b\n1,{text}\n"))) == [{"a": "1", "b": text}]
+    assert csv.field_size_limit() == limit
+
+
+def test_the_limit_of_others_is_restored_while_a_csv_file_is_half_read(tmp_path: Path) -> None:
+    limit = csv.field_size_limit()
+    rows = [read_file(write(tmp_path / f"{n}.csv", "a\n1\n2\n")) for n in range(2)]
+
+    assert [next(row) for row in rows] == [{"a": "1"}, {"a": "1"}]
+    assert csv.field_size_limit() == limit
+    for row in rows:
+        row.close()
 
 
 def test_json_lines_are_read_one_at_a_time(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from evalve.declare.csv_rows import csv_rows
 from evalve.errors import DatasetError
 from evalve.options import suggestion
 
@@ -48,7 +48,8 @@ def beginning(path: Path) -> Any:
 
     A dict that is written in a file tells what its rows are only as a whole.
     """
-    return _BEGINNINGS.get(path.suffix.lower(), _first_line)(path)
+    begin: Callable[[Path], Any] = _BEGINNINGS.get(path.suffix.lower(), _first_line)
+    return begin(path)
 
 
 def _first_line(path: Path) -> list[Any]:
@@ -75,23 +76,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
 
 def _read_csv(path: Path, delimiter: str = ",") -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(_decoded(file, path), delimiter=delimiter, restkey=_SURPLUS, restval=_ABSENT)
-        try:
-            for row in reader:
-                if _SURPLUS in row:
-                    columns = len(reader.fieldnames or ())
-                    raise DatasetError(
-                        f"{path}:{reader.line_num}: more fields than the header's {columns}; "
-                        "a field that contains the delimiter needs quotes"
-                    )
-                yield {column: value for column, value in row.items() if value is not _ABSENT}
-        except csv.Error as error:
-            raise DatasetError(f"{path}:{reader.line_num}: {error}") from error
-
-
-_SURPLUS = "\0more fields than columns"
-_ABSENT = "\0no field"
-"""What the reader fills short rows with; compared by identity."""
+        yield from csv_rows(_decoded(file, path), path, delimiter=delimiter)
 
 
 def _read_tsv(path: Path) -> Iterator[dict[str, str]]:
@@ -102,7 +87,18 @@ def _decoded(lines: Iterator[str], path: Path) -> Iterator[str]:
     try:
         yield from lines
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+        raise _not_utf8(path, error) from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> DatasetError:
+    """Names the line, which the decoder does not know: it reads by blocks."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as found:
+                return DatasetError(f"{path}:{number}: not UTF-8: {found}")
+    return DatasetError(f"{path}: not UTF-8: {error}")
 
 
 def _read_json(path: Path) -> Any:
@@ -111,7 +107,7 @@ def _read_json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         raise DatasetError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+        raise _not_utf8(path, error) from error
     return _list_or_dict(content, path)
 
 
@@ -152,14 +148,14 @@ def _beginning_of_yaml(path: Path) -> Any:
     import yaml
 
     with path.open("rb") as file, suppress(yaml.YAMLError):  # if it is broken, the whole will tell where
-        loader = yaml.SafeLoader(file)
+        loader: Any = yaml.SafeLoader(file)
         try:
             while loader.check_event(yaml.StreamStartEvent, yaml.DocumentStartEvent):
                 loader.get_event()
             if loader.check_event(yaml.SequenceStartEvent):
                 loader.get_event()
                 if not loader.check_event(yaml.SequenceEndEvent):
-                    return [loader.construct_document(loader.compose_node(None, None))]  # type: ignore[arg-type]
+                    return [loader.construct_document(loader.compose_node(None, None))]
         finally:
             loader.dispose()
     return _read_yaml(path)
