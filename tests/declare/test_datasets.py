@@ -256,6 +256,19 @@ def test_a_file_that_is_read_whole_tells_of_a_missing_column_at_declaration(
         dataset(name, folder=tmp_path)
 
 
+def test_a_file_with_its_rows_inside_something_else_is_an_error_at_declaration(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"version": 1, "data": [{"question": "2+2?", "answer": "4"}]}')
+
+    with pytest.raises(DeclarationError) as caught:
+        dataset("rows.json", folder=tmp_path)
+
+    assert str(caught.value) == (
+        f"eval_x.py:12: {tmp_path}/rows.json: rows are a list, or a mapping whose values are all rows, "
+        "or columns of equal length, or with two columns plain values; "
+        "'data' holds a list of objects: if these are the rows, give that list alone"
+    )
+
+
 def test_a_parquet_file_tells_of_a_missing_column_at_declaration(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet").write_table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -77,7 +77,7 @@ def check_row(row: Any, columns: tuple[str, ...], name: str) -> None:
 def iterate(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
     """The rows of anything that is iterable without awaiting."""
     if isinstance(source, Path):
-        return iterate(files.read_file(source), columns)
+        return iter(_rows_in_file(source, files.read_file(source), columns))
     if isinstance(source, Mapping):
         return iter(DictRows(source, columns))
     kind = type(source)
@@ -90,6 +90,15 @@ def iterate(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
     if hasattr(kind, "__iter__"):
         return iter(source)
     return (source[index] for index in range(len(source)))
+
+
+def _rows_in_file(path: Path, content: Any, columns: tuple[str, ...]) -> Iterable[Any]:
+    if not isinstance(content, Mapping):
+        return content  # type: ignore[no-any-return]
+    try:
+        return DictRows(content, columns)
+    except DatasetError as error:
+        raise DatasetError(f"{path}: {error}") from None
 
 
 def is_iterable(source: Any) -> bool:
@@ -171,9 +180,10 @@ def _rows_at_hand(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
     """In memory, or at a file's beginning; nothing that would take time or could not be read again."""
     if isinstance(source, Path):
         try:
-            return _rows_at_hand(files.beginning(source), columns)
+            content = files.beginning(source)
         except OSError as error:
             raise DatasetError(f"cannot read {source}: {error}") from error
+        return islice(_rows_in_file(source, content, columns), _CHECKED_ROWS)
     if isinstance(source, Mapping):
         return islice(DictRows(source, columns), _CHECKED_ROWS)
     if isinstance(source, list | tuple):
