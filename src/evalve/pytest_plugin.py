@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalve.errors import DeclarationError, OptionError
+from evalve.errors import DeclarationError, EvalveError, OptionError
 from evalve.options import OPTIONS, Option, Options, parse_text
 
 if TYPE_CHECKING:
@@ -148,6 +148,22 @@ def pytest_pycollect_makeitem(
     return list(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Of a mistake in a declaration, its message and the place are shown, not our way to find it."""
+    report = yield
+    call = getattr(report, "call", None)
+    error = call.excinfo.value if report.failed and call is not None and call.excinfo else None
+    if isinstance(error, EvalveError) and not collector.config.option.fulltrace:
+        from evalve.pytest_traceback import leave_own_frames
+
+        leave_own_frames(error)
+        report.longrepr = collector.repr_failure(pytest.ExceptionInfo.from_exception(error))
+    return report
+
+
 def _choose_loop(item: pytest.Function) -> None:
     """Under pytest-asyncio: the loop of its async fixtures, else one loop for the whole session."""
     if item.get_closest_marker("asyncio") or item.get_closest_marker("anyio"):
@@ -239,6 +255,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     item.obj = _evalve(item.config).item_function(item, declared)
     try:
         yield
+    except Exception as error:
+        if not item.config.option.fulltrace:
+            from evalve.pytest_traceback import leave_own_frames
+
+            leave_own_frames(error)
+        raise
     finally:
         item.obj = declared
 
