@@ -44,6 +44,7 @@ DOORS = {
     "pytest_plugin",
     "pytest_run",
     "pytest_session",
+    "pytest_traceback",
 }
 UPWARD = {("declare.foreach", "wiring")}
 """The named exception: calling an evaluation directly needs the whole machine."""

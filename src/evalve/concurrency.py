@@ -324,6 +324,13 @@ class _Wrapped:
         return functools.partial(self._start, await anext(self._tasks))
 
 
+def name_of(strategy: Strategy) -> str:
+    """`Batch`; `Batch, throttled`."""
+    if isinstance(strategy, Throttled):
+        return f"{name_of(strategy.strategy)}, throttled"
+    return type(strategy).__name__
+
+
 def choose(
     declared: Strategy | None,
     *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from project import Project
 
 # 3 of 4 are right, and the mean length is 2.5
@@ -310,6 +312,27 @@ MISTAKES = {
         "eval_consumed.py:6: generator <genexpr> was already consumed; "
         "pass a function that makes it or a list",
     ),
+    "eval_zip.py": (
+        'rows = zip("ab", "cd")\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_zip.py:6: zip has no rows: it was already consumed, or never had any; "
+        "pass a function that makes it or a list",
+    ),
+    "eval_reader.py": (
+        'import csv\nrows = csv.reader(["1,2"])\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_reader.py:7: reader has no rows: it was already consumed, or never had any",
+    ),
+    "eval_class.py": (
+        '@foreach("a", [1])\nclass Eval: ...',
+        "eval_class.py:4: @foreach is for functions, and Eval is a class; decorate its methods",
+    ),
+    "eval_strategy.py": (
+        "class Own:\n    async def execute(self, tasks): ...\nForEach(concurrency=Own())",
+        "eval_strategy.py:6: Own.execute is called as execute(tasks, progress_callback): too many",
+    ),
+    "eval_property.py": (
+        "class Row:\n    a = property(lambda self: 1 / 0)\n@foreach('a', [Row()])\ndef eval_x(a): ...",
+        "eval_property.py:6: reading row 1 of list of 1 raised ZeroDivisionError",
+    ),
     "eval_decorators.py": (
         '@foreach("a", [1])\n@foreach("a", [1])\ndef eval_x(a): ...',
         "eval_x has two @foreach decorators; one is enough",
@@ -328,10 +351,11 @@ def test_mistakes_in_a_declaration_are_collection_errors_that_name_file_and_line
     ended = project.pytest()
 
     assert ended.code == 2
-    assert ended.outcomes == {"errors": 9}
+    assert ended.outcomes == {"errors": len(MISTAKES)}
     for name, (_, said) in MISTAKES.items():
         assert said in ended.out
         assert f"{project.folder}/{name}:" in ended.out
+    assert "declare" not in ended.out, "frames of our own stand between the person's line and the message"
     assert not (project.folder / ".evalve").exists()
 
 
@@ -521,3 +545,42 @@ def test_one_samples_cancellation_exit_or_stop_is_its_own(project: Project) -> N
     assert ended.code == 1
     assert "4 of 5 samples failed" in ended.out
     assert [one["status"] for one in project.records("x")] == ["failed"] * 4 + ["done"]
+
+
+def test_a_strategy_that_raises_shows_the_persons_own_frames(project: Project) -> None:
+    project.write(
+        "eval_own.py",
+        """
+        from evalve import ForEach
+
+        class Own:
+            async def execute(self, tasks, progress_callback=None):
+                async for task in tasks:
+                    yield await task()
+                    self.broke()
+
+            def broke(self):
+                raise RuntimeError("it broke")
+
+        @ForEach(concurrency=Own())("n", range(8))
+        async def eval_a(n):
+            return True
+
+        @ForEach(concurrency=Own())("n", range(8))
+        def eval_b(n):
+            return True
+        """,
+    )
+
+    ended = project.pytest("--tb=short")
+
+    assert ended.code == 1
+    places = [line for line in ended.out.splitlines() if re.match(r"\S+:\d+: in ", line)]
+    assert places == ["eval_own.py:8: in execute", "eval_own.py:11: in broke"] * 2
+    assert ended.out.count("RuntimeError: it broke") >= 2
+
+
+def test_a_full_trace_shows_everything(project: Project) -> None:
+    project.write("eval_number.py", 'from evalve import foreach\n@foreach("a", 7)\ndef eval_x(a): ...\n')
+
+    assert "declare/foreach.py" in project.pytest("--full-trace").out

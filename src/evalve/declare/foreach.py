@@ -116,6 +116,8 @@ class ForEach:
                 f"{caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
                 f"got {concurrency!r}"
             )
+        if concurrency is not None:
+            _check_execute(concurrency, caller())
         self._dataset = dataset
         self._name = name
         self._concurrency = concurrency
@@ -157,6 +159,7 @@ class ForEach:
     def _declared(
         self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
     ) -> Callable[..., Any]:
+        _refuse_other_than_function(function)
         path, line = _place(function)
         where = f"{path or 'the prompt'}:{line}"
         if (declared := getattr(function, MARK, None)) is not None:
@@ -282,6 +285,18 @@ def split_arguments(
     return arguments, options
 
 
+def _check_execute(strategy: Strategy, where: str) -> None:
+    try:
+        inspect.signature(strategy.execute).bind(None, None)
+    except ValueError:
+        pass  # something that does not tell its signature
+    except TypeError as error:
+        name = f"{type(strategy).__name__}.execute"
+        raise DeclarationError(
+            f"{where}: {name} is called as execute(tasks, progress_callback): {error}"
+        ) from None
+
+
 def _column_names(columns: Any, where: str) -> tuple[str, ...]:
     names = columns.split(",") if isinstance(columns, str) else columns
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -293,6 +308,15 @@ def _column_names(columns: Any, where: str) -> tuple[str, ...]:
     if len(set(stripped)) < len(stripped):
         raise DeclarationError(f"{where}: a column is named twice in {', '.join(stripped)!r}")
     return stripped
+
+
+def _refuse_other_than_function(function: Any) -> None:
+    if hasattr(function, "__code__"):
+        return
+    kind = "class" if inspect.isclass(function) else type(function).__name__
+    name = getattr(function, "__name__", repr(function))
+    remedy = "; decorate its methods, each by itself" if inspect.isclass(function) else ""
+    raise DeclarationError(f"{caller()}: @foreach is for functions, and {name} is a {kind}{remedy}")
 
 
 def _checked_signature(
@@ -341,9 +365,7 @@ def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path |
 
 
 def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None, 0
+    code = function.__code__
     path = Path(code.co_filename)
     in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
     return (None if in_notebook else path.resolve()), code.co_firstlineno

@@ -200,7 +200,7 @@ class _Journey:
             "cpu_s": usage.cpu_s() - self._cpu_s,
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,
-            "strategy": type(self.strategy).__name__,
+            "strategy": concurrency.name_of(self.strategy),
             "max_concurrency": tally.limit,
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),

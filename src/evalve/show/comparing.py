@@ -146,7 +146,7 @@ def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int |
 
 def _differences_table(evaluators: Sequence[Comparison], width: int | None) -> list[str]:
     columns = [
-        Column("evaluator", flexible=True, minimum=12),
+        Column("evaluator"),
         Column("A", align="right"),
         Column("B", align="right"),
         Column("B - A [95% interval]"),

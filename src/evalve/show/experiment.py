@@ -33,12 +33,12 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
     if not experiments:
         return ["no experiments yet; `evalve init` writes a first evaluation"]
     columns = [
-        Column("experiment", flexible=True, minimum=20),
+        Column("experiment"),
         Column("status"),
         Column("done", align="right"),
         Column("failed", align="right"),
-        Column("evaluations", align="right"),
-        Column("last written"),
+        Column("evaluations", align="right", optional=True),
+        Column("last written", optional=True),
     ]
     rows = [
         [

@@ -38,6 +38,8 @@ class Told:
     """Why it was stopped, where it was not a person who did."""
     calls: dict[str, float] = field(default_factory=dict)
     """What calls to models came to in this run; empty without any."""
+    storage: str | None = None
+    """Where `evalve show` must be told to look; `None` where it finds the records by itself."""
 
     @classmethod
     def about(
@@ -50,6 +52,7 @@ class Told:
         interrupted: bool,
         stop_reason: str = "",
         calls: Mapping[str, float] | None = None,
+        storage: str | None = None,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -65,6 +68,7 @@ class Told:
             interrupted=interrupted,
             stop_reason=stop_reason,
             calls=dict(calls or {}),
+            storage=storage,
         )
 
     @property
@@ -99,12 +103,16 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
             lines.append(f"  sample {visible(record.sample_id)}: {shortened(reason, 300)}")
         if told.failed > _FAILURES_SHOWN:
             lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
-        lines.append(f"see: evalve show {shlex.quote(told.experiment)} --errors")
+        lines += _see(told.experiment, [told.storage], "--errors")
     return "\n".join(lines)
 
 
 def summary_lines(
-    told: Sequence[Mapping[str, Any]], *, experiment: str, resume_command: str | None
+    told: Sequence[Mapping[str, Any]],
+    *,
+    experiment: str,
+    resume_command: str | None,
+    storage: str | None = None,
 ) -> Iterator[str]:
     """The section at the end of a pytest run; with a command to go on where it was interrupted."""
     everything = [Told(**one) for one in told]
@@ -125,7 +133,21 @@ def summary_lines(
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
     elif all(one.ran == 0 and one.done and not one.failed for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
-    yield f"see: evalve show {shlex.quote(experiment)}"
+    yield from _see(experiment, [one.storage for one in everything] or [storage])
+
+
+def _see(experiment: str, storages: Sequence[str | None], *options: str) -> Iterator[str]:
+    """A command for each storage; none for one in memory, of which nothing remains."""
+    for storage in dict.fromkeys(storages):
+        if storage is None or not storage.startswith("memory:"):
+            yield f"see: {show_command(experiment, storage, *options)}"
+
+
+def show_command(experiment: str, storage: str | None, *options: str) -> str:
+    """As it has to be typed: quoted for a shell, a name that begins with `-` after `--`."""
+    words = [*(["--storage", storage] if storage is not None else []), *options]
+    named = [*words, "--", experiment] if experiment.startswith("-") else [experiment, *words]
+    return shlex.join(["evalve", "show", *named])
 
 
 def _counts(one: Told) -> str:
