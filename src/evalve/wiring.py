@@ -152,7 +152,10 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
 def run_directly(
     evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> EvaluationResult:
-    return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+    try:
+        return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+    except Interrupted as error:
+        raise error.with_traceback(None) from None  # the frames of the loop say nothing about it
 
 
 async def run_directly_async(
@@ -189,9 +192,16 @@ async def run_directly_async(
     finally:
         lock.release()
     if outcome.interrupted:
-        again = f"run it again with experiment={now.experiment!r}"
-        raise Interrupted(f"{done_in_words(outcome)} and saved; {again} to go on")
+        raise Interrupted(_interruption(outcome))
     return EvaluationResult(store, outcome.info, outcome.metrics, outcome.run.report, outcome.problems)
+
+
+def _interruption(outcome: Outcome) -> str:
+    """What is saved, and what running it again would do."""
+    again = f"experiment={outcome.info.spec.experiment!r}"
+    if outcome.run.status == "complete":
+        return f"{done_in_words(outcome)} and saved; none is left, and with {again} it returns the result"
+    return f"{done_in_words(outcome)} and saved; run it again with {again} to go on"
 
 
 @contextmanager
@@ -210,9 +220,7 @@ def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
 
 def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The coroutine's result, from sync code: on a loop of its own, in a thread if one is running here."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_loop_running():
         with asyncio.Runner() as runner:
             return runner.run(make())
     results: list[T] = []
@@ -233,6 +241,14 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _variant(arguments: Mapping[str, Any]) -> str:
