@@ -276,6 +276,7 @@ def pytest_terminal_summary(
         _evalve(config).summarise(
             terminalreporter,
             [report.evalve for report in told],
+            all_told={report.nodeid for report in reports} == {report.nodeid for report in told},
             interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
         )
 

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
-from evalve.contracts import Lock, Progress
+from evalve.contracts import Lock, Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
+from evalve.runner.evaluation import stored_evaluation
 from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
 
 
@@ -178,7 +179,10 @@ class EvalveSession:
             outcome = await wiring.run_recording(
                 runnable, store=store, progress=self._showing(options), folder=self._folder
             )
-        except EvalveError as error:
+        except Exception as error:
+            self.told[item.nodeid] = _told_of_broken(runnable, store, error).to_plain()
+            if not isinstance(error, EvalveError):
+                raise
             where, said = getattr(item.function, MARK).where, str(error)
             text = said if said.startswith(where) else f"{where}: {said}"
             raise pytest.fail.Exception(text, pytrace=False) from None
@@ -214,7 +218,9 @@ class EvalveSession:
 
     # -- telling
 
-    def summarise(self, reporter: Any, told: Sequence[Mapping[str, Any]], *, interrupted: bool) -> None:
+    def summarise(
+        self, reporter: Any, told: Sequence[Mapping[str, Any]], *, all_told: bool, interrupted: bool
+    ) -> None:
         """Write the section; an interrupted item has no report, so it is known only here."""
         stopped = [one for one in self.told.values() if one["interrupted"]]
         if not told and not interrupted:
@@ -223,6 +229,7 @@ class EvalveSession:
         lines = summary_lines(
             [*told, *stopped],
             experiment=self._settings.experiment,
+            all_told=all_told,
             resume_command=self._resume_command() if interrupted else None,
         )
         for line in lines:
@@ -252,6 +259,16 @@ class EvalveSession:
 
 
 _PROGRAMS = ("pytest", "py.test", "evalve", "doteval")
+
+
+def _told_of_broken(runnable: Runnable, store: Store, error: Exception) -> Told:
+    spec = runnable.spec
+    reason = str(error) if isinstance(error, EvalveError) else f"{type(error).__name__}: {error}"
+    try:
+        info = stored_evaluation(store, spec.experiment, spec.key)
+    except EvalveError:
+        info = None  # the store is what broke
+    return Told.about_broken(spec, info, reason)
 
 
 def _terminal() -> int:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, Store
+from evalve.contracts import EvaluationInfo, EvaluationSpec, Store
 from evalve.show import figures
+from evalve.show.finding import labels
 from evalve.show.tables import shortened, visible
 from evalve.summary import MetricValue
 
@@ -22,6 +23,7 @@ class Told:
     """What the summary says about one evaluation; plain values, so that it travels between processes."""
 
     name: str
+    key: str
     experiment: str
     done: int
     failed: int
@@ -37,6 +39,8 @@ class Told:
     """Why it was stopped, where it was not a person who did."""
     calls: dict[str, float] = field(default_factory=dict)
     """What calls to models came to in this run; empty without any."""
+    broken: bool = False
+    """Whether it broke off, for example because its dataset did."""
 
     @classmethod
     def about(
@@ -52,6 +56,7 @@ class Told:
     ) -> Told:
         return cls(
             name=info.spec.name,
+            key=info.spec.key,
             experiment=info.spec.experiment,
             done=info.done,
             failed=info.failed,
@@ -66,10 +71,34 @@ class Told:
             calls=dict(calls or {}),
         )
 
+    @classmethod
+    def about_broken(cls, spec: EvaluationSpec, info: EvaluationInfo | None, reason: str) -> Told:
+        """One that broke off; `info` is what is stored of it, where that can be read."""
+        return cls(
+            name=spec.name,
+            key=spec.key,
+            experiment=spec.experiment,
+            done=info.done if info else 0,
+            failed=info.failed if info else 0,
+            total=info.total if info else None,
+            ran=0,
+            wall_s=info.wall_s if info else 0.0,
+            working_s=info.working_s if info else 0.0,
+            metrics=[],
+            problems=[shortened(reason.partition("\n")[0].rstrip(":"), 300)],
+            interrupted=False,
+            broken=True,
+        )
+
     @property
     def is_empty(self) -> bool:
         """Whether it ended without a single sample."""
-        return not (self.done or self.failed or self.interrupted or self.stop_reason)
+        return not (self.done or self.failed or self.interrupted or self.stop_reason or self.broken)
+
+    @property
+    def was_complete(self) -> bool:
+        """Whether everything was done before."""
+        return self.ran == 0 and self.done > 0 and not self.failed and not self.broken
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,12 +132,15 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
 
 
 def summary_lines(
-    told: Sequence[Mapping[str, Any]], *, experiment: str, resume_command: str | None
+    told: Sequence[Mapping[str, Any]], *, experiment: str, all_told: bool, resume_command: str | None
 ) -> Iterator[str]:
-    """The section at the end of a pytest run; with a command to go on where it was interrupted."""
+    """The section at the end of a pytest run; with a command to go on where it was interrupted.
+
+    `all_told` says whether every evaluation that was selected is there.
+    """
     everything = [Told(**one) for one in told]
-    for one in everything:
-        yield f"{visible(one.name)}  {_counts(one)}"
+    for label, one in zip(labels([(one.name, one.key) for one in everything]), everything, strict=True):
+        yield f"{visible(label)}  {_counts(one)}"
         for metric in one.metrics:
             shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
             name = visible(f"{metric['evaluator']}  {metric['metric']}")
@@ -120,10 +152,10 @@ def summary_lines(
         if one.is_empty:
             yield f"  {NO_ROWS}"
         for problem in one.problems if not one.interrupted else ():
-            yield f"  not passed: {problem}"
+            yield f"  not passed: {visible(problem)}"
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
-    elif all(one.ran == 0 and one.done and not one.failed for one in everything):
+    elif all_told and all(one.was_complete for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
     yield f"see: evalve show {shlex.quote(experiment)}"
 
@@ -134,7 +166,7 @@ def _counts(one: Told) -> str:
     if one.failed:
         parts.append(f"{one.failed} failed")
     before = one.done + one.failed - one.ran
-    if before > 0:
+    if before > 0 and not one.broken:
         parts.append(f"{before} of them before")
     if one.wall_s > 0:
         parts.append(f"{figures.duration(one.wall_s)} (×{one.working_s / one.wall_s:.1f})")
