@@ -281,6 +281,12 @@ def pytest_terminal_summary(
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if SESSION in session.config.stash:
+        session.config.stash[SESSION].finish(exitstatus)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SESSION in config.stash:
         config.stash[SESSION].close()
@@ -292,9 +298,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["evalve_experiment"] = _evalve(node.config).lend_to_worker(
-        of=node.workerinput["workercount"]
-    )
+    _evalve(node.config).lend_to_worker(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _evalve(node.config).worker_ended(getattr(node, "workeroutput", {}))
 
 
 def _evalve(config: pytest.Config) -> EvalveSession:
