@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalve.errors import OptionError
+from evalve.errors import EvalveError, OptionError
 from evalve.options import OPTIONS, Option, Options, parse_text
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MARK = "__evalve__"
 SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
 SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
+MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
+"""Found while pytest collects, when raising it would show a traceback for every file."""
 
 
 # -- options
@@ -185,7 +187,10 @@ def model(request: pytest.FixtureRequest) -> Any:
             "pass --model, as in --model anthropic/claude-sonnet-5 or --model local",
             pytrace=False,
         )
-    return open_model(name)
+    try:
+        return open_model(name)
+    except EvalveError as error:
+        pytest.fail(f"{request.node.nodeid}: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +199,10 @@ def rate_limiter(request: pytest.FixtureRequest) -> Any:
     from evalve.gating import limiter
 
     chosen = _models(request.config)
-    return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
+    try:
+        return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
+    except EvalveError as error:
+        pytest.fail(f"rate_limiter: {error}", pytrace=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -208,7 +216,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _models(config: pytest.Config) -> tuple[str, ...]:
     """Chosen on the command line, in the environment or in `evalve.yaml`."""
-    return _evalve(config).models()
+    try:
+        return _evalve(config).models()
+    except pytest.UsageError as error:
+        config.stash[MISTAKE] = error
+        return ()
 
 
 # -- running
@@ -218,6 +230,8 @@ def _models(config: pytest.Config) -> tuple[str, ...]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before an xdist worker reports what it collected: until all have, none is given anything to run."""
     asked = session.config.option
+    if MISTAKE in session.config.stash:
+        raise session.config.stash[MISTAKE]
     if asked.collectonly or (session.testsfailed and not asked.continue_on_collection_errors):
         return  # nothing will run, so nothing may be forgotten either
     items = [item for item in session.items if is_evaluation(item)]

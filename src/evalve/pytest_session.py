@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
+from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
+from evalve.secrecy import Environment
 from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
 
 
@@ -37,6 +39,7 @@ class EvalveSession:
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._lent = 0
+        self._is_checked = False
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -45,7 +48,7 @@ class EvalveSession:
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
-            settings = wiring.settings(said, folder=self._folder, environ=os.environ)
+            settings = wiring.settings(said, folder=self._folder, environ=Environment(os.environ))
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
         if self._worker is not None:
@@ -58,13 +61,28 @@ class EvalveSession:
         return settings
 
     def models(self) -> tuple[str, ...]:
-        """The models that a person chose."""
-        return self._settings.options_for_any().model or ()
+        """The models that a person chose, each once."""
+        self.check()
+        return self._chosen()
+
+    def _chosen(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._settings.options_for_any().model or ()))
+
+    def check(self) -> None:
+        """Refuse what is wrong with the configuration of calls; on an xdist worker the controller has."""
+        if self._is_checked or self._worker is not None:
+            return
+        try:
+            check_calls(self._chosen(), self._settings.configuration, Environment(os.environ))
+        except EvalveError as error:
+            raise pytest.UsageError(str(error)) from None
+        self._is_checked = True
 
     # -- before and after
 
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Check the items and take the experiment, before anything is spent."""
+        self.check()
         self._refuse_namesakes(items)
         if self._worker is None:
             gating.tell_unknown_variables(self._warn)
@@ -80,6 +98,7 @@ class EvalveSession:
 
         `of` says how many workers begin; a later one takes the place of one that crashed.
         """
+        self.check()
         gating.tell_unknown_variables(self._warn)
         if self._settings.named:
             self._lock(None)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from evalve.errors import OptionError
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import FRAMING, Timeouts
+from evalve.secrecy import discreet, discreet_headers
 
 LibraryName = Literal["httpx2", "httpx"]
 Library = Any
@@ -41,7 +42,7 @@ def as_gate_request(library: Library, request: Any) -> Request | None:
         body = request.content
     except library.RequestNotRead:
         return None
-    return Request("POST", str(request.url), dict(request.headers.items()), body)
+    return Request("POST", discreet(str(request.url)), discreet_headers(request.headers), body)
 
 
 def timeouts_of(request: Any) -> Timeouts:

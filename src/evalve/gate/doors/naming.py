@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from evalve.errors import OptionError
 from evalve.options import suggestion
+from evalve.secrecy import Secret, discreet, secret
 
 LOCAL_URL = "http://local/v1"
 """Stands for the embedded server, whose port is another every time: answers are cached under this."""
@@ -64,7 +65,7 @@ class Target:
     provider: Provider
     model: str
     base_url: str
-    api_key: str | None = field(default=None, repr=False)
+    api_key: Secret | None = field(default=None, repr=False)
 
     @property
     def lacks_key(self) -> bool:
@@ -83,21 +84,26 @@ def target_of(
     base_url: str | None = None,
 ) -> Target:
     """What a name stands for; arguments win over the environment."""
-    word, slash, model = name.strip().partition("/")
+    name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
+    word, slash, model = map(discreet, name.strip().partition("/"))
     provider = PROVIDERS.get(word)
     if provider is None or (not model and word != "local"):
         raise OptionError(f"{name!r} does not name a model{_hint(name, word)}; {_HOW}")
     if word == "local":
         if slash or api_key or base_url:
             raise OptionError(f"{name!r}: the embedded model is just 'local', without address or key")
-        return Target(name, provider, LOCAL_MODEL, LOCAL_URL)
+        return Target(str(name), provider, LOCAL_MODEL, LOCAL_URL)
     named_url: str | None = None
     if word == "openai-compatible":
         model, named_url = _model_and_url(model)
-    url = base_url or named_url or _set(environ, provider.url_variable) or provider.base_url
+    url = discreet(base_url or named_url or _set(environ, provider.url_variable) or provider.base_url)
     if url is None or not model:
         raise OptionError(f"{name!r} does not say which model at which address; {_HOW}, or give base_url=")
-    return Target(name, provider, model, _checked(url, name), api_key or _set(environ, provider.key_variable))
+    problem = _problem_with(url)
+    if problem:
+        raise OptionError(f"{name!r}: {problem}")
+    key = (api_key or "").strip() or _set(environ, provider.key_variable)
+    return Target(str(name), provider, str(model), url.rstrip("/"), Secret(key) if key else None)
 
 
 def _model_and_url(text: str) -> tuple[str, str | None]:
@@ -105,7 +111,7 @@ def _model_and_url(text: str) -> tuple[str, str | None]:
     for scheme in ("@http://", "@https://"):
         model, found, rest = text.rpartition(scheme)
         if found:
-            return model, scheme[1:] + rest
+            return model, discreet(scheme[1:] + rest)
     return text, None
 
 
@@ -114,16 +120,26 @@ def _set(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or "").strip() or None if variable else None
 
 
-def _checked(url: str, name: str) -> str:
-    parts = urlsplit(url)
+def _problem_with(url: str) -> str:
+    """Why it is no address to send to; told, not raised, because what it consists of may be secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that does not close
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OptionError(f"{name!r}: {url!r} is not an address; it must begin with http:// or https://")
+        return f"{url!r} is not an address; it must begin with http:// or https:// and a host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return f"{url!r} has a port that cannot be; ports are numbers from 1 to 65535"
     if parts.username or parts.password or parts.query:
-        raise OptionError(
-            f"{name!r}: an address has no user, password or query in it, and that of {parts.hostname} has; "
+        return (
+            f"an address has no user, password or query in it, and that of {parts.hostname} has; "
             "give the key as api_key="
         )
-    return url.rstrip("/")
+    return ""
 
 
 def _hint(name: str, word: str) -> str:
