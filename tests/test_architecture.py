@@ -42,6 +42,7 @@ DOORS = {
     "pytest_plugin",
     "pytest_run",
     "pytest_session",
+    "pytest_warnings",
 }
 UPWARD = {("declare.foreach", "wiring")}
 """The named exception: calling an evaluation directly needs the whole machine."""

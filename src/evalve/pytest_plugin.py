@@ -272,7 +272,9 @@ def pytest_runtest_makereport(
     report = yield
     if call.when != "teardown" and is_evaluation(item):
         # a report takes what plugins add, and travels with it from an xdist worker to the controller
-        report.evalve = _evalve(item.config).told.get(item.nodeid)  # type: ignore[attr-defined]
+        session = _evalve(item.config)
+        report.evalve = session.told.get(item.nodeid)  # type: ignore[attr-defined]
+        report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
     return report
 
 
@@ -285,12 +287,13 @@ def pytest_terminal_summary(
         for report in of_one_kind
         if hasattr(report, "evalve")
     ]
-    if reports:
+    if reports or SESSION in config.stash:
         told = sorted((report for report in reports if report.evalve), key=lambda report: report.start)
         _evalve(config).summarise(
             terminalreporter,
             [report.evalve for report in told],
-            interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
+            [warned for report in reports for warned in report.evalve_warned],
+            interrupted=bool(reports) and exitstatus == pytest.ExitCode.INTERRUPTED,
         )
 
 

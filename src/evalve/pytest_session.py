@@ -22,8 +22,9 @@ from evalve.contracts import Lock, Progress
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
+from evalve.pytest_warnings import HeardWarnings
 from evalve.secrecy import Environment
-from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
+from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines, warning_lines
 
 
 class EvalveSession:
@@ -43,6 +44,8 @@ class EvalveSession:
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
+        self.heard = HeardWarnings()
+        self._scope.enter_context(self.heard.listening())
         if self._worker is not None:
             gating.tell_unknown_variables(lambda text: None)  # the controller has told
 
@@ -233,10 +236,18 @@ class EvalveSession:
 
     # -- telling
 
-    def summarise(self, reporter: Any, told: Sequence[Mapping[str, Any]], *, interrupted: bool) -> None:
+    def summarise(
+        self,
+        reporter: Any,
+        told: Sequence[Mapping[str, Any]],
+        warned: Sequence[Sequence[Any]],
+        *,
+        interrupted: bool,
+    ) -> None:
         """Write the section; an interrupted item has no report, so it is known only here."""
+        warnings = list(warning_lines([*warned, *self.heard.taken()]))
         stopped = [one for one in self.told.values() if one["interrupted"]]
-        if not told and not interrupted:
+        if not told and not interrupted and not warnings:
             return
         reporter.write_sep("=", "evalve", bold=True)
         lines = summary_lines(
@@ -244,8 +255,10 @@ class EvalveSession:
             experiment=self._settings.experiment,
             resume_command=self._resume_command() if interrupted else None,
         )
-        for line in lines:
+        for line in lines if told or interrupted else ():
             reporter.write_line(line)
+        for line in warnings:
+            reporter.write_line(line, yellow=True)
 
     def _warn(self, text: str) -> None:
         """A line where pytest writes its own: not captured, and no Python warning, which may be an error."""

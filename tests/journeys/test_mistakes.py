@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -235,3 +237,63 @@ def test_a_model_that_is_chosen_twice_is_asked_once(project: Project) -> None:
 
     assert ended.out.splitlines()[0] == "eval_numbers.py::eval_numbers[anthropic/m]"
     assert "1 test collected" in ended.out
+
+
+# -- warnings
+
+
+@pytest.fixture
+def provider() -> Iterator[Simulator]:
+    with Simulator(Behaviour()).start_in_thread() as simulator:
+        yield simulator
+
+
+def asking(provider: Simulator, folder: Path) -> dict[str, str]:
+    return {
+        **environment(folder),
+        "EVALVE_MODEL": "anthropic/claude-sonnet-5",
+        "ANTHROPIC_BASE_URL": provider.url,
+    }
+
+
+def damage_answers(cache: Path) -> None:
+    with closing(sqlite3.connect(cache / "responses.db")) as database, database:
+        database.execute("update entries set body = x'00112233'")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_damaged_answers_are_misses_with_one_warning_in_the_summary(
+    project: Project, provider: Simulator, workers: tuple[str, ...]
+) -> None:
+    project.write("eval_numbers.py", EVALUATION)
+    around = asking(provider, project.folder)
+    project.pytest("eval_numbers.py", "--experiment", "one", **around)
+    damage_answers(project.folder / "cache")
+
+    ended = project.pytest("eval_numbers.py", "--experiment", "two", *workers, **around)
+
+    warnings = [line for line in ended.summary if line.startswith("warning: ")]
+    assert ended.outcomes == {"passed": 1}
+    assert provider.stats.requests == 6
+    assert len(warnings) == 1
+    assert "is damaged and counts as missing" in warnings[0]
+    assert warnings[0].endswith("(and 2 more of this kind)")
+
+
+def test_directories_that_cannot_be_used_are_warned_of_although_all_passes(
+    project: Project, provider: Simulator
+) -> None:
+    project.write("eval_numbers.py", EVALUATION)
+    file = project.write("file", "")
+    around = asking(provider, project.folder) | {
+        "EVALVE_CACHE_DIR": str(file),
+        "EVALVE_STATE_DIR": str(file),
+    }
+
+    ended = project.pytest("eval_numbers.py", **around)
+
+    warnings = [line for line in ended.summary if line.startswith("warning: ")]
+    assert ended.outcomes == {"passed": 1}
+    assert any("limits hold for this process alone" in line for line in warnings)
+    assert any("the response cache cannot be used" in line for line in warnings)
+    assert len(warnings) == 2
