@@ -25,6 +25,10 @@ Library = Any
 
 def library_named(name: LibraryName | None) -> Library:
     """The library, or the newer of those installed."""
+    if name not in (None, "httpx2", "httpx"):
+        raise OptionError(
+            f"library= is 'httpx2' or 'httpx', or nothing for the newer that is installed; got {name!r}"
+        )
     for candidate in (name,) if name else ("httpx2", "httpx"):
         if importlib.util.find_spec(candidate):
             return importlib.import_module(candidate)

@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from evalve.errors import OptionError
+from evalve.gate.doors.misuse import is_sendable_key, shown
 from evalve.options import suggestion
 from evalve.secrecy import Secret, discreet, secret
 
@@ -28,6 +29,11 @@ class Provider:
     url_variable: str | None
     key_variable: str | None
     needs_key: bool
+    example: str
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.base_url == LOCAL_URL
 
 
 PROVIDERS = {
@@ -40,6 +46,7 @@ PROVIDERS = {
             "ANTHROPIC_BASE_URL",
             "ANTHROPIC_API_KEY",
             needs_key=True,
+            example="anthropic/claude-sonnet-5",
         ),
         Provider(
             "openai",
@@ -48,10 +55,19 @@ PROVIDERS = {
             "OPENAI_BASE_URL",
             "OPENAI_API_KEY",
             needs_key=True,
+            example="openai/gpt-5-mini",
         ),
         # a variable of its own: OpenAI's key must not go to whatever server is named
-        Provider("openai-compatible", "openai", None, None, "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
-        Provider("local", "openai", LOCAL_URL, None, None, needs_key=False),
+        Provider(
+            "openai-compatible",
+            "openai",
+            None,
+            None,
+            "OPENAI_COMPATIBLE_API_KEY",
+            needs_key=False,
+            example="openai-compatible/MODEL@http://127.0.0.1:8080/v1",
+        ),
+        Provider("local", "openai", LOCAL_URL, None, None, needs_key=False, example="local"),
     )
 }
 
@@ -85,9 +101,12 @@ def target_of(
 ) -> Target:
     """What a name stands for; arguments win over the environment."""
     name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
+    _check_texts(name=name, base_url=base_url, api_key=api_key)
     word, slash, model = map(discreet, name.strip().partition("/"))
     provider = PROVIDERS.get(word)
-    if provider is None or (not model and word != "local"):
+    if provider is not None and not model and not provider.is_embedded:
+        raise OptionError(f"{name!r} lacks the name of a model; write it as in {provider.example!r}")
+    if provider is None:
         raise OptionError(f"{name!r} does not name a model{_hint(name, word)}; {_HOW}")
     if word == "local":
         if slash or api_key or base_url:
@@ -102,8 +121,23 @@ def target_of(
     problem = _problem_with(url)
     if problem:
         raise OptionError(f"{name!r}: {problem}")
-    key = (api_key or "").strip() or _set(environ, provider.key_variable)
+    key = secret((api_key or "").strip() or _set(environ, provider.key_variable))
+    if key and not is_sendable_key(key):
+        source = "api_key=" if api_key else provider.key_variable
+        raise OptionError(
+            f"{name!r}: the key in {source} has a line break or another character in it that no key has; "
+            "copy it anew"
+        )
     return Target(str(name), provider, str(model), url.rstrip("/"), Secret(key) if key else None)
+
+
+def _check_texts(*, name: object, base_url: object, api_key: object) -> None:
+    if not isinstance(name, str):
+        raise OptionError(f"a model's name is a text, as in 'anthropic/claude-sonnet-5'; got {shown(name)}")
+    if base_url is not None and not isinstance(base_url, str):
+        raise OptionError(f"{name!r}: base_url= needs a text, as in 'http://HOST'; got {shown(base_url)}")
+    if api_key is not None and not isinstance(api_key, str):
+        raise OptionError(f"{name!r}: api_key= needs a text, not a {type(api_key).__name__}")
 
 
 def _model_and_url(text: str) -> tuple[str, str | None]:
