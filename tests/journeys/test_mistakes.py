@@ -297,3 +297,13 @@ def test_directories_that_cannot_be_used_are_warned_of_although_all_passes(
     assert any("limits hold for this process alone" in line for line in warnings)
     assert any("the response cache cannot be used" in line for line in warnings)
     assert len(warnings) == 2
+
+
+def test_a_call_that_had_no_key_is_not_counted(project: Project) -> None:
+    project.write("eval_numbers.py", EVALUATION)
+    around = environment(project.folder) | {"ANTHROPIC_API_KEY": "", "EVALVE_MODEL": "anthropic/m"}
+
+    ended = project.pytest("eval_numbers.py", **around)
+
+    assert "anthropic/m needs an API key: set ANTHROPIC_API_KEY" in ended.out
+    assert any(line.startswith("  0 calls; ") for line in ended.summary)
