@@ -26,13 +26,14 @@ KERNEL = {
     "metrics",
     "options",
     "records",
+    "secrecy",
     "statistics",
     "summary",
     "tallies",
     "testing",
     "variables",
 }
-WIRING = {"gating", "wiring"}
+WIRING = {"checking", "gating", "wiring"}
 ROOMS = {"declare", "evaluators", "gate", "runner", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
@@ -47,6 +48,7 @@ DOORS = {
     "pytest_session",
     "pytest_traceback",
     "pytest_typed",
+    "pytest_warnings",
     "pytest_workers",
 }
 UPWARD = {("declare.foreach", "wiring")}
@@ -152,6 +154,18 @@ def test_only_doors_and_wiring_read_the_environment(path: Path) -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
     ]
     assert not reads or level_of(name_of(path)) in ("wiring", "door")
+
+
+@each_module
+def test_the_environment_is_handed_on_so_that_it_shows_no_keys(path: Path) -> None:
+    bare = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) != "Environment"
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords))
+        if ast.unparse(argument) == "os.environ"
+    ]
+    assert bare == []
 
 
 @each_module

@@ -384,3 +384,31 @@ def test_simulate_has_the_help_of_the_simulator(capsys: pytest.CaptureFixture[st
     assert main(["simulate", "--help"]) == 0
 
     assert "--requests-per-minute" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "80x"])
+def test_a_port_that_cannot_be_is_told(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", f"--port={port}"]) == 2
+
+    told = capsys.readouterr().err.splitlines()[-1]
+    needed = "needs a port, 1 to 65535, or 0 for any free one"
+    assert told == f"evalve simulate: error: argument --port: {needed}; got {port!r}"
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"), [(["limits"], "EVALVE_STATE_DIR"), (["cache", "stats"], "EVALVE_CACHE_DIR")]
+)
+def test_a_directory_that_is_a_file_is_told(
+    command: list[str],
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv(variable, str(file))
+
+    assert main(command) == 1
+
+    assert capsys.readouterr().err == f"evalve: {file} is not a directory, so nothing can be kept in it\n"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import evalve
+from evalve import errors
+
 HEAVY = (
     "asyncio",
     "concurrent.futures",
@@ -81,6 +84,16 @@ def test_the_probe_sees_what_is_loaded() -> None:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_by("import evalve") & set(HEAVY) == set()
+
+
+def test_every_error_is_a_public_name() -> None:
+    raised = {
+        name: value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, BaseException)
+    }
+
+    assert {name: getattr(evalve, name) for name in evalve.__all__ if name in raised} == raised
 
 
 def test_importing_the_plugin_loads_nothing_that_only_runs_need() -> None:

@@ -367,3 +367,23 @@ def test_a_plan_is_for_one_model(
     assert code == 2
     assert error.startswith("evalve: a plan is for one model: say which with --model")
     assert planned(capsys, "trial", "--model", SONNET)["model"] == SONNET
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--samples", "0"], "there is nothing to plan: eval_three with 0 samples makes no calls"),
+        (["--repeat", "0"], "argument --repeat: needs a whole number, 1 or more; got '0'"),
+        (["--model", "foo/bar"], "'foo/bar' does not name a model"),
+    ],
+)
+def test_what_cannot_be_planned_is_told(
+    project: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "eval_three.py").write_text(
+        "import evalve\n\n@evalve.foreach('n', range(3))\ndef eval_three(n):\n    return True\n"
+    )
+
+    assert main(["plan", "eval_three.py", *flags]) == 2
+
+    assert told in capsys.readouterr().err

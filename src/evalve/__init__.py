@@ -9,6 +9,22 @@ if TYPE_CHECKING:
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
     from evalve.declare.foreach import require as require
+    from evalve.errors import DatasetError as DatasetError
+    from evalve.errors import DeclarationError as DeclarationError
+    from evalve.errors import EvalveError as EvalveError
+    from evalve.errors import ExperimentChanged as ExperimentChanged
+    from evalve.errors import Interrupted as Interrupted
+    from evalve.errors import LocalUnavailable as LocalUnavailable
+    from evalve.errors import Locked as Locked
+    from evalve.errors import MissingKey as MissingKey
+    from evalve.errors import ModelError as ModelError
+    from evalve.errors import NotFound as NotFound
+    from evalve.errors import OptionError as OptionError
+    from evalve.errors import ResultError as ResultError
+    from evalve.errors import SampleTimeout as SampleTimeout
+    from evalve.errors import StorageError as StorageError
+    from evalve.errors import StrategyError as StrategyError
+    from evalve.errors import StreamBroken as StreamBroken
     from evalve.evaluators import evaluator as evaluator
     from evalve.gating import async_http_client as async_http_client
     from evalve.gating import http_client as http_client
@@ -19,7 +35,26 @@ if TYPE_CHECKING:
     from evalve.records import Score as Score
     from evalve.wiring import run as run
 
+_ERRORS = (
+    "DatasetError",
+    "DeclarationError",
+    "EvalveError",
+    "ExperimentChanged",
+    "Interrupted",
+    "LocalUnavailable",
+    "Locked",
+    "MissingKey",
+    "ModelError",
+    "NotFound",
+    "OptionError",
+    "ResultError",
+    "SampleTimeout",
+    "StorageError",
+    "StrategyError",
+    "StreamBroken",
+)
 _HOMES = {
+    **dict.fromkeys(_ERRORS, "evalve.errors"),
     "ForEach": "evalve.declare.foreach",
     "Result": "evalve.records",
     "Score": "evalve.records",
@@ -37,9 +72,25 @@ _MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "stor
 
 __version__ = "0.1.0"
 __all__ = [
+    "DatasetError",
+    "DeclarationError",
+    "EvalveError",
+    "ExperimentChanged",
     "ForEach",
+    "Interrupted",
+    "LocalUnavailable",
+    "Locked",
+    "MissingKey",
+    "ModelError",
+    "NotFound",
+    "OptionError",
     "Result",
+    "ResultError",
+    "SampleTimeout",
     "Score",
+    "StorageError",
+    "StrategyError",
+    "StreamBroken",
     "async_http_client",
     "evaluator",
     "foreach",

@@ -126,7 +126,7 @@ def _add_planning(verbs: Verbs) -> None:
     )
     plan.add_argument("what", metavar="FILE[::NAME]|EXPERIMENT|latest")
     plan.add_argument("--samples", type=_count, metavar="N", help="plan for N samples")
-    plan.add_argument("--repeat", type=_count, metavar="K", help="each K times")
+    plan.add_argument("--repeat", type=_times, metavar="K", help="each K times")
     plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
     plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")
     plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")
@@ -168,6 +168,12 @@ def _add_cache(verbs: Verbs) -> None:
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"needs a whole number, 0 or more; got {text!r}")
+    return int(text)
+
+
+def _times(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"needs a whole number, 1 or more; got {text!r}")
     return int(text)
 
 

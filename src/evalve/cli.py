@@ -17,6 +17,7 @@ from evalve.declare.experiments import read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest
+from evalve.secrecy import Environment
 from evalve.show.comparing import compare_experiments, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
@@ -65,7 +66,7 @@ def _command(arguments: list[str]) -> int:
         return USAGE
     verb = arguments[place]
     if verb != "run":  # pytest tells those of a run
-        for text in unknown_variables(os.environ):
+        for text in unknown_variables(Environment(os.environ)):
             print(f"evalve: {visible(text)}", file=sys.stderr)
     if verb == "run":
         # everything after `run` belongs to pytest, which knows options that argparse does not

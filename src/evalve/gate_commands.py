@@ -22,6 +22,7 @@ from evalve.gate.state import ScopeView
 from evalve.gate.state_sqlite import SqliteState
 from evalve.gating import cache_directory, limits_path
 from evalve.options import suggestion
+from evalve.secrecy import Environment
 from evalve.show import caching
 from evalve.show.limits import (
     STATED,
@@ -42,7 +43,8 @@ _DIMENSIONS: tuple[Dimension, ...] = ("requests", "input_tokens", "output_tokens
 
 def limits(said: argparse.Namespace, *, width: int) -> int:
     """What every scope holds now; with `--forget`, one of them is dropped."""
-    path = limits_path(os.environ)
+    path = limits_path(Environment(os.environ))
+    _refuse_what_is_no_directory(path.parent)
     views = _views(path)
     if said.forget is not None:
         return _forget(path, views, said.forget)
@@ -157,7 +159,9 @@ def _in_flight(state: ScopeState) -> int:
 
 def cache(said: argparse.Namespace, *, agreed: Callable[[str], bool], width: int) -> int:
     """`stats`, `clear`, `path` and `verify`; `agreed` asks the person."""
-    store = CacheStore(cache_directory(os.environ), inline=True)
+    directory = cache_directory(Environment(os.environ))
+    _refuse_what_is_no_directory(directory)
+    store = CacheStore(directory, inline=True)
     try:
         with _told_as_ours(store.path):
             match said.action:
@@ -223,6 +227,11 @@ def _hint(url: str) -> None:
 def _say(lines: Iterable[str]) -> int:
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return OK
+
+
+def _refuse_what_is_no_directory(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is not a directory, so nothing can be kept in it")
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.errors import OptionError
-from evalve.options import Options
+from evalve.options import Options, switched_on
+from evalve.secrecy import Environment, discreet, discreet_headers, secret
 from evalve.variables import unknown_variables
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def house() -> GateHouse:
             built = _HOUSES.get(os.getpid())
             if built is None:
                 tell_unknown_variables(lambda text: _LOG.warning("%s", text))
-                built = _build(os.environ, Path.cwd())
-                built.configure(_ASKED[0], os.environ)
+                built = _build(Environment(os.environ), Path.cwd())
+                built.configure(_ASKED[0], Environment(os.environ))
                 atexit.register(built.close)
                 _HOUSES[os.getpid()] = built
     return built
@@ -109,7 +110,7 @@ def ask(options: Options) -> None:
     _ASKED[0] = options
     built = _HOUSES.get(os.getpid())
     if built is not None:
-        built.configure(options, os.environ)
+        built.configure(options, Environment(os.environ))
 
 
 _TOLD: set[str] = set()
@@ -117,7 +118,7 @@ _TOLD: set[str] = set()
 
 def tell_unknown_variables(say: Callable[[str], None]) -> None:
     """What is probably misspelt in the environment, each thing once in a process, to whoever asks first."""
-    for text in unknown_variables(os.environ):
+    for text in unknown_variables(Environment(os.environ)):
         if text not in _TOLD:
             _TOLD.add(text)
             say(text)
@@ -248,7 +249,7 @@ def limit_state(environ: Mapping[str, str]) -> LimitState:
     from evalve.gate.state import MemoryState
     from evalve.gate.state_sqlite import SqliteState, machine_now_s
 
-    if environ.get("EVALVE_LIMITS_STATE", "") == "memory":
+    if keeps_limits_in_memory(environ):
         return MemoryState(now_s=machine_now_s)
     path = limits_path(environ)
     try:
@@ -257,6 +258,15 @@ def limit_state(environ: Mapping[str, str]) -> LimitState:
         _LOG.warning("%s cannot be written (%s): limits hold for this process alone", path.parent, error)
         return MemoryState(now_s=machine_now_s)
     return SqliteState(path)
+
+
+def keeps_limits_in_memory(environ: Mapping[str, str]) -> bool:
+    said = environ.get("EVALVE_LIMITS_STATE", "").strip()
+    if said not in ("", "memory"):
+        raise OptionError(
+            f"EVALVE_LIMITS_STATE: needs memory, or nothing for limits that processes share; got {said!r}"
+        )
+    return said == "memory"
 
 
 def _kept_estimates(path: Path) -> Estimates:
@@ -273,7 +283,11 @@ def cache_mode(options: Options, environ: Mapping[str, str]) -> Any:
         return "off"
     if options.cache is not None:
         return options.cache
-    return "off" if environ.get("EVAL_USE_CACHE", "").lower() in ("0", "false", "no", "off") else "on"
+    said = environ.get("EVAL_USE_CACHE", "")
+    try:
+        return "on" if not said or switched_on(said) else "off"
+    except ValueError as error:
+        raise OptionError(f"EVAL_USE_CACHE: {error}; got {said!r}") from None
 
 
 def cache_cap_bytes(environ: Mapping[str, str]) -> int | None:
@@ -283,7 +297,8 @@ def cache_cap_bytes(environ: Mapping[str, str]) -> int | None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB)", text)
     if match is None:
-        raise OptionError(f"EVALVE_CACHE_SIZE needs a size such as 500MB or 5GB, or none; got {text!r}")
+        said = environ["EVALVE_CACHE_SIZE"]
+        raise OptionError(f"EVALVE_CACHE_SIZE: needs a size such as 500MB or 5GB, or none; got {said!r}")
     return int(float(match[1]) * (1 << 20 if match[2] == "MB" else 1 << 30))
 
 
@@ -356,12 +371,14 @@ def model(
 
     Keys and addresses come from the arguments, else from the provider's usual environment variables.
     """
+    name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
+    headers = discreet_headers(headers) if isinstance(headers, Mapping) else headers
     from evalve.gate.doors.model import open_model
 
     return open_model(
         name,
         connection=house().connection,
-        environ=os.environ,
+        environ=Environment(os.environ),
         api_key=api_key,
         base_url=base_url,
         headers=headers,
@@ -370,6 +387,7 @@ def model(
 
 def limiter(name: str, *, api_key: str | None = None, base_url: str | None = None) -> ScopeLimiter:
     """The shared limits of a model, for code that calls its provider by means of its own."""
+    name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
     from evalve.gate.background import SHARED
     from evalve.gate.doors.limiting import ScopeLimiter
 

@@ -158,7 +158,7 @@ def _choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _switch(text: str) -> bool:
+def switched_on(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
         return True
@@ -225,8 +225,8 @@ OPTIONS: tuple[Option, ...] = (
         "pass although up to N samples, or a share as in 5%%, failed",
         "N|P%",
     ),
-    Option("fresh", "fresh", _switch, "start the experiment over: forget what it has recorded"),
-    Option("accept_changes", "accept-changes", _switch, "resume although the evaluation has changed"),
+    Option("fresh", "fresh", switched_on, "start the experiment over: forget what it has recorded"),
+    Option("accept_changes", "accept-changes", switched_on, "resume although the evaluation has changed"),
     Option("storage", "storage", str, "where records go: a path or URL (default .evalve/evalve.db)", "URL"),
     Option(
         "progress",
@@ -250,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
         "use answers that were paid for: on; off; read: ask nobody; refresh: ask anew and keep",
         "on|off|read|refresh",
     ),
-    Option("no_cache", "no-cache", _switch, "the same as --cache off"),
+    Option("no_cache", "no-cache", switched_on, "the same as --cache off"),
     Option("budget_usd", "budget-usd", _usd, "stop before calls cost more than this", "USD"),
 )
 

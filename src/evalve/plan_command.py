@@ -7,11 +7,12 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evalve import wiring
+from evalve.checking import check_calls
 from evalve.declare.experiments import Configuration
 from evalve.errors import OptionError
 from evalve.gate.booking import ScopeState
@@ -26,6 +27,7 @@ from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
 from evalve.options import Options, suggestion
 from evalve.plan_subjects import OpenStore, Subject, subjects_of
+from evalve.secrecy import Environment
 from evalve.show.plans import HERE, plan_json, plan_text
 
 _ANY_MODEL = "anthropic/any"
@@ -36,12 +38,17 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
     options = Options(
         samples=said.samples, repeat=said.repeat, model=None if said.model is None else (said.model,)
     )
-    settings = wiring.settings(options, folder=Path.cwd(), environ=os.environ)
+    environ = Environment(os.environ)
+    settings = wiring.settings(options, folder=Path.cwd(), environ=environ)
+    chosen = tuple(dict.fromkeys(settings.options_for_any().model or ()))
+    check_calls(chosen, settings.configuration, environ)
     subjects = subjects_of(said, settings, open_store)
-    model = _model(settings.options_for_any().model, subjects)
-    provider = Provider.of(model, settings.configuration, os.environ)
+    _refuse_nothing(subjects)
+    model = _model(chosen, subjects)
+    provider = Provider.of(model, settings.configuration, environ)
     planned = plan(
-        [_work(subject, said, provider) for subject in subjects], _limits(provider, said.tier, os.environ)
+        [_work(subject, said, provider) for subject in subjects],
+        _limits(provider, said.tier, environ),
     )
     if said.json:
         return [plan_json(planned, model=model)]
@@ -77,9 +84,15 @@ class Provider:
         return self.prices.cost(self.call.model, usage) if self.model is not None else None
 
 
-def _model(said: tuple[str, ...] | None, subjects: Iterable[Subject]) -> str | None:
+def _refuse_nothing(subjects: Sequence[Subject]) -> None:
+    if not any(subject.samples for subject in subjects):
+        labels = ", ".join(subject.label for subject in subjects)
+        raise OptionError(f"there is nothing to plan: {labels} with 0 samples makes no calls")
+
+
+def _model(said: tuple[str, ...], subjects: Iterable[Subject]) -> str | None:
     """What was said, else what all earlier runs were made with."""
-    if said is not None and len(said) > 1:
+    if len(said) > 1:
         raise OptionError(f"a plan is for one model: say which with --model ({', '.join(said)})")
     if said:
         return said[0]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MARK = "__evalve__"
 SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
 SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
+MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
+"""Found while pytest collects, when raising it would show a traceback for every file."""
 
 
 # -- options
@@ -205,7 +207,10 @@ def model(request: pytest.FixtureRequest) -> Any:
             "pass --model, as in --model anthropic/claude-sonnet-5 or --model local",
             pytrace=False,
         )
-    return open_model(name)
+    try:
+        return open_model(name)
+    except EvalveError as error:
+        pytest.fail(f"{request.node.nodeid}: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -214,7 +219,10 @@ def rate_limiter(request: pytest.FixtureRequest) -> Any:
     from evalve.gating import limiter
 
     chosen = _models(request.config)
-    return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
+    try:
+        return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
+    except EvalveError as error:
+        pytest.fail(f"rate_limiter: {error}", pytrace=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -228,7 +236,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _models(config: pytest.Config) -> tuple[str, ...]:
     """Chosen on the command line, in the environment or in `evalve.yaml`."""
-    return _evalve(config).models()
+    try:
+        return _evalve(config).models()
+    except pytest.UsageError as error:
+        config.stash[MISTAKE] = error
+        return ()
 
 
 # -- running
@@ -238,6 +250,8 @@ def _models(config: pytest.Config) -> tuple[str, ...]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before an xdist worker reports what it collected: until all have, none is given anything to run."""
     asked = session.config.option
+    if MISTAKE in session.config.stash:
+        raise session.config.stash[MISTAKE]
     if asked.collectonly or (session.testsfailed and not asked.continue_on_collection_errors):
         return  # nothing will run, so nothing may be forgotten either
     items = [item for item in session.items if is_evaluation(item)]
@@ -284,7 +298,9 @@ def pytest_runtest_makereport(
     report = yield
     if call.when != "teardown" and is_evaluation(item):
         # a report takes what plugins add, and travels with it from an xdist worker to the controller
-        report.evalve = _evalve(item.config).told.get(item.nodeid)  # type: ignore[attr-defined]
+        session = _evalve(item.config)
+        report.evalve = session.told.get(item.nodeid)  # type: ignore[attr-defined]
+        report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
     return report
 
 
@@ -297,13 +313,14 @@ def pytest_terminal_summary(
         for report in of_one_kind
         if hasattr(report, "evalve")
     ]
-    if reports:
+    if reports or SESSION in config.stash:
         told = sorted((report for report in reports if report.evalve), key=lambda report: report.start)
         _evalve(config).summarise(
             terminalreporter,
             [report.evalve for report in told],
+            [warned for report in reports for warned in report.evalve_warned],
             all_told={report.nodeid for report in reports} == {report.nodeid for report in told},
-            interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
+            interrupted=bool(reports) and exitstatus == pytest.ExitCode.INTERRUPTED,
         )
 
 

@@ -17,15 +17,18 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
+from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
 from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
 from evalve.pytest_typed import typed, without_fresh
+from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.runner.evaluation import stored_evaluation
-from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
+from evalve.secrecy import Environment
+from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines, warning_lines
 
 
 class EvalveSession:
@@ -48,16 +51,19 @@ class EvalveSession:
         self._workers: Workers | None = None
         self._controller: Controller | None = None
         self._told_by_workers: list[dict[str, Any]] = []
+        self._is_checked = False
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
+        self.heard = HeardWarnings()
+        self._scope.enter_context(self.heard.listening())
         if self._worker is not None:
             gating.tell_unknown_variables(lambda text: None)  # the controller has told
             self._party = self._worker["evalve_experiment"]["party"]
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
-            settings = wiring.settings(said, folder=self._folder, environ=os.environ)
+            settings = wiring.settings(said, folder=self._folder, environ=Environment(os.environ))
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
         if self._worker is not None:
@@ -70,8 +76,22 @@ class EvalveSession:
         return settings
 
     def models(self) -> tuple[str, ...]:
-        """The models that a person chose."""
-        return self._settings.options_for_any().model or ()
+        """The models that a person chose, each once."""
+        self.check()
+        return self._chosen()
+
+    def _chosen(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._settings.options_for_any().model or ()))
+
+    def check(self) -> None:
+        """Refuse what is wrong with the configuration of calls; on an xdist worker the controller has."""
+        if self._is_checked or self._worker is not None:
+            return
+        try:
+            check_calls(self._chosen(), self._settings.configuration, Environment(os.environ))
+        except EvalveError as error:
+            raise pytest.UsageError(str(error)) from None
+        self._is_checked = True
 
     # -- before and after
 
@@ -85,6 +105,7 @@ class EvalveSession:
             self._refused = str(error)  # xdist would take it for a crash, and begin another worker for ever
 
     def _begin(self, items: Sequence[pytest.Item]) -> None:
+        self.check()
         refuse_namesakes(items, self._folder)
         if self._worker is None:
             gating.tell_unknown_variables(self._warn)
@@ -103,6 +124,7 @@ class EvalveSession:
 
         Where nobody did, the first worker takes the lock: there may be no evaluations at all.
         """
+        self.check()
         gating.tell_unknown_variables(self._warn)
         if self._settings.named:
             self._lock(None)
@@ -266,11 +288,18 @@ class EvalveSession:
     # -- telling
 
     def summarise(
-        self, reporter: Any, told: Sequence[Mapping[str, Any]], *, all_told: bool, interrupted: bool
+        self,
+        reporter: Any,
+        told: Sequence[Mapping[str, Any]],
+        warned: Sequence[Sequence[Any]],
+        *,
+        all_told: bool,
+        interrupted: bool,
     ) -> None:
         """Write the section; an interrupted item has no report, so it is known only here."""
+        warnings = list(warning_lines([*warned, *self.heard.taken()]))
         stopped = [*self._interrupted(), *self._told_by_workers]
-        if not told and not interrupted:
+        if not told and not interrupted and not warnings:
             return
         reporter.write_sep("=", "evalve", bold=True)
         lines = summary_lines(
@@ -280,8 +309,10 @@ class EvalveSession:
             all_told=all_told,
             resume_command=self._resume_command() if interrupted else None,
         )
-        for line in lines:
+        for line in lines if told or interrupted else ():
             reporter.write_line(line)
+        for line in warnings:
+            reporter.write_line(line, yellow=True)
 
     def _interrupted(self) -> list[dict[str, Any]]:
         return [one for one in self.told.values() if one["interrupted"]]

@@ -25,6 +25,7 @@ from evalve.jsontext import digest
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
+from evalve.secrecy import Environment
 from evalve.show.progress import make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
@@ -182,7 +183,9 @@ async def run_directly_async(
     arguments, asked = split_arguments(evaluation, kwargs)
     folder = Path.cwd()
     storage = asked.pop("storage", None)
-    now = settings(from_mapping(asked, said_by=evaluation.name), folder=folder, environ=os.environ)
+    now = settings(
+        from_mapping(asked, said_by=evaluation.name), folder=folder, environ=Environment(os.environ)
+    )
     if not now.named and evaluation.options.experiment is not None:
         now = replace(now, experiment=evaluation.options.experiment, named=True)
     options = now.options_for(evaluation)
@@ -227,7 +230,7 @@ def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
     except OSError:
         copy = None  # a process without standard error
     try:
-        yield make_progress(mode=options.progress or "auto", stream_fd=copy, environ=os.environ)
+        yield make_progress(mode=options.progress or "auto", stream_fd=copy, environ=Environment(os.environ))
     finally:
         if copy is not None:
             os.close(copy)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.errors import MissingKey
 from evalve.gate.cache import CacheMode, ResponseCache
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
@@ -400,6 +401,19 @@ async def test_a_connection_that_fails_is_tried_again(reached: bool, world: Worl
     reply = await world.gate.exchange(a_request(), sender)
 
     assert (reply.status, len(sender.sent_at_s)) == (200, 3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@virtually
+async def test_what_there_was_no_key_for_is_no_call_and_holds_no_place(stream: bool, world: World) -> None:
+    sender = FakeSender([MissingKey("no key")], takes_s=0.0)
+    request = a_request(stream=stream)
+
+    with in_sample() as sample, pytest.raises(MissingKey):
+        await (world.chunks(request, sender) if stream else world.gate.exchange(request, sender))
+
+    assert (sample.calls.requests, world.meter.totals()["requests"]) == (0, 0)
+    assert await world.in_flight() == 0
 
 
 @virtually

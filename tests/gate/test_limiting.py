@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evalve.contracts import SAMPLE, SampleContext
+from evalve.errors import OptionError
 from evalve.gate.background import BackgroundLoop
 from evalve.gate.doors.limiting import ScopeLimiter
 from evalve.gate.limiter import Limiter
@@ -290,3 +291,10 @@ def test_its_text_names_the_model_and_no_key() -> None:
     door = Door(Limits(), now_s=machine_now_s)
 
     assert repr(door.limiter) == "<limiter of claude at api.test>"
+
+
+async def test_fewer_than_no_tokens_are_refused() -> None:
+    door = a_door(ONE_A_SECOND)
+
+    with pytest.raises(OptionError, match=r"input_tokens= needs a number of tokens, 0 or more; got -5"):
+        door.limiter.acquire(input_tokens=-5)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
+from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.budget import Budget, BudgetSpent
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
@@ -130,6 +131,9 @@ class Gate:
             reply = await errand.sender.send(errand.request)
         except SendError as error:
             return await self._unanswered(errand, permit, error)
+        except (MissingKey, LocalUnavailable):
+            await self._not_sent(errand, permit)
+            raise
         except BaseException:
             # cancelled while the provider may be working: what was booked stays spent
             await self._settle(errand, permit, permit.cost)
@@ -199,6 +203,9 @@ class Gate:
         except SendError as error:
             await opening.aclose()
             return await self._unanswered(errand, permit, error)
+        except (MissingKey, LocalUnavailable):
+            await self._not_sent(errand, permit)
+            raise
         except BaseException:
             await opening.aclose()
             await self._settle(errand, permit, permit.cost)
@@ -304,6 +311,11 @@ class Gate:
         spent: Cost = permit.cost if error.reached else {"requests": permit.cost.get("requests", 0.0)}
         await self._settle(errand, permit, spent)
         return _Tried(error=error, problem=Problem("connection", str(error)))
+
+    async def _not_sent(self, errand: _Errand, permit: Permit) -> None:
+        """There was nothing to send it with: it took nothing, and does not count as a call."""
+        self._meter.unsent(errand.sample)
+        await self._settle(errand, permit, {})
 
     async def _tries_again(self, errand: _Errand, story: Story, problem: Problem) -> bool:
         """Wait for the next try, if there is one. Nothing is held meanwhile."""

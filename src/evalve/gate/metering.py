@@ -26,6 +26,11 @@ class Meter:
             log.requests += 1
             log.waited_s += waited_s
 
+    def unsent(self, sample: SampleContext | None) -> None:
+        """What was admitted did not go out."""
+        for log in self._logs(sample):
+            log.requests -= 1
+
     def used(self, call: Call, usage: Usage, sample: SampleContext | None) -> None:
         cost_usd = self.price_usd(call, usage)
         for log in self._logs(sample):

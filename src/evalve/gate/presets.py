@@ -26,6 +26,7 @@ from evalve.errors import OptionError
 from evalve.gate.messages import Dimension, Limit, Limits
 from evalve.gate.tiers import tier_figures, tiers_of
 from evalve.options import suggestion
+from evalve.variables import LIMITS
 
 DIMENSIONS: dict[str, Dimension] = {
     "rpm": "requests",
@@ -112,7 +113,7 @@ def read_limits(section: Any, *, said_by: str = _FILE) -> dict[str, ProviderSett
 
 def from_environment(provider: str, environ: Mapping[str, str]) -> dict[str, Setting]:
     """`EVALVE_LIMITS_ANTHROPIC_RPM` and the like; for a host, each sign that is no letter or digit is `_`."""
-    prefix = "EVALVE_LIMITS_" + re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_"
+    prefix = LIMITS + re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_"
     said: dict[str, Setting] = {}
     older = _SHORT_NAMES.get(provider, "")
     if environ.get(older):
@@ -122,6 +123,23 @@ def from_environment(provider: str, environ: Mapping[str, str]) -> dict[str, Set
         if environ.get(name):
             said[key] = _setting(key, environ[name], name, name, provider)
     return said
+
+
+def check_variables(environ: Mapping[str, str]) -> None:
+    """Every limit in the environment, whichever hosts will be called."""
+    for provider in _KNOWN_PROVIDERS:
+        from_environment(provider, environ)
+    for name in environ:
+        host, key = _host_and_key(name)
+        if key and environ[name]:
+            _setting(key, environ[name], name, name, host)
+
+
+def _host_and_key(variable: str) -> tuple[str, str]:
+    """Of `EVALVE_LIMITS_127_0_0_1_8080_RPM`; the key is empty for any other variable."""
+    said = variable.removeprefix(LIMITS) if variable.startswith(LIMITS) else ""
+    key = next((key for key in _PARSERS if said.endswith(f"_{key.upper()}")), "")
+    return said[: -len(key) - 1].lower(), key
 
 
 def _settings(

@@ -101,7 +101,7 @@ def _from_file(path: Path) -> dict[str, Price]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise OptionError(f"{where} cannot be read as JSON or YAML: {error}") from error
+        raise OptionError(f"{where} cannot be read as JSON or YAML: {error}") from None
     for key in ("models", "prices"):
         if isinstance(document, Mapping) and isinstance(document.get(key), Mapping):
             document = document[key]

@@ -22,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from evalve.gate.messages import Reply, Request, SendError, StreamedReply
+from evalve.secrecy import Secret
 
 FRAMING = frozenset({"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"})
 """Headers about how a body travelled; untrue of the decoded body that we hand on."""
@@ -176,8 +177,8 @@ def _proxy_for(url: URL) -> _Proxy:
         raise SendError(f"{url.origin()}: {reason}; set NO_PROXY or HTTPS_PROXY", reached=False)
     if proxy.user is None:
         return _Proxy(proxy)
-    password = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")
-    headers = {"proxy-authorization": password}
+    password = Secret(aiohttp.encode_basic_auth(proxy.user, proxy.password or ""))
+    headers: dict[str, str] = {"proxy-authorization": password}
     return _Proxy(proxy.with_user(None), headers, headers)
 
 

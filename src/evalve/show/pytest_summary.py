@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -17,6 +17,9 @@ from evalve.tallies import MetricValue
 
 NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
+
+Warned = tuple[str, str, int]
+"""The kind of a warning, the first one's text, and how many there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,18 @@ def show_command(experiment: str, storage: str | None, *options: str) -> str:
     words = [*(["--storage", storage] if storage is not None else []), *options]
     named = [*words, "--", experiment] if experiment.startswith("-") else [experiment, *words]
     return shlex.join(["evalve", "show", *named])
+
+
+def warning_lines(warned: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Each kind once, whichever processes it came from."""
+    first: dict[str, str] = {}
+    count: dict[str, int] = {}
+    for kind, text, times in warned:
+        first.setdefault(kind, text)
+        count[kind] = count.get(kind, 0) + times
+    for kind, text in first.items():
+        more = f" (and {count[kind] - 1} more of this kind)" if count[kind] > 1 else ""
+        yield f"warning: {visible(text)}{more}"
 
 
 def _counts(one: Told) -> str:

@@ -52,6 +52,7 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("seed", "seed", int, "of all that is drawn"),
 )
 """Each flag, the setting that it is, its type, its help."""
+_HIGHEST_PORT = 65535
 
 
 def main(argv: Sequence[str] | None = None, *, ready: Callable[[str], None] = lambda url: None) -> int:
@@ -73,7 +74,7 @@ def command_line() -> argparse.ArgumentParser:
         description="A provider that behaves like one: Anthropic Messages and OpenAI Chat Completions with "
         "limits, latency and faults, on 127.0.0.1. Flags override the file.",
     )
-    parser.add_argument("--port", type=int, default=0, help="port to serve on (default: any free one)")
+    parser.add_argument("--port", type=_port, default=0, help="port to serve on (default: any free one)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON or YAML")
     for flag, path, kind, text in _FLAGS:
         parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=kind.__name__.upper(), help=text)
@@ -82,6 +83,14 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--key", action="append", default=[], help="a valid API key (default: all are valid)")
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(
+            f"needs a port, 1 to {_HIGHEST_PORT}, or 0 for any free one; got {text!r}"
+        )
+    return int(text)
 
 
 def behaviour_from(said: argparse.Namespace) -> Behaviour:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from evalve.errors import OptionError
@@ -79,7 +81,10 @@ def test_a_compatible_server_has_a_variable_of_its_own_and_may_do_without() -> N
         ("claude-haiku-4-5", "did you mean 'anthropic/claude-haiku-4-5'"),
         ("gpt-5", "did you mean 'openai/gpt-5'"),
         ("antropic/claude", "did you mean 'anthropic'"),
-        ("anthropic/", "write 'anthropic/MODEL'"),
+        ("anthropic/", "lacks the name of a model; write it as in 'anthropic/claude-sonnet-5'"),
+        ("anthropic", "lacks the name of a model; write it as in 'anthropic/claude-sonnet-5'"),
+        ("openai", "lacks the name of a model; write it as in 'openai/gpt-5-mini'"),
+        ("openai-compatible", "lacks the name of a model; write it as in 'openai-compatible/MODEL@http"),
         ("", "write 'anthropic/MODEL'"),
         ("openai-compatible/m", "which model at which address"),
         ("openai-compatible/@http://h/v1", "which model at which address"),
@@ -92,7 +97,19 @@ def test_a_name_that_means_nothing_is_told_how_to_be_written(name: str, hint: st
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:80", "ftp://h", "http://", "http://user:secret@h/v1", "http://h?k=v"]
+    "url",
+    [
+        "127.0.0.1:80",
+        "ftp://h",
+        "http://",
+        "http://[::1",
+        "http://h:99999",
+        "http://h:0",
+        "http://user:secret@h/v1",
+        "http://user:secret@h:99999/v1",
+        "user:secret@h",
+        "http://h?k=secret",
+    ],
 )
 def test_an_address_that_cannot_be_is_refused_without_showing_a_password(url: str) -> None:
     with pytest.raises(OptionError) as caught:
@@ -103,3 +120,34 @@ def test_an_address_that_cannot_be_is_refused_without_showing_a_password(url: st
 
 def test_a_target_does_not_show_its_key() -> None:
     assert "a-key" not in repr(target_of("anthropic/m", environ=KEYS))
+
+
+@pytest.mark.parametrize("name", [None, 3, b"openai/m"])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    with pytest.raises(OptionError, match="a model's name is a text, as in 'anthropic/claude-sonnet-5'; got"):
+        target_of(name, environ={})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"base_url": 3}, r"'openai/m': base_url= needs a text, as in 'http://HOST'; got 3 \(int\)"),
+        ({"api_key": 3}, "'openai/m': api_key= needs a text, not a int"),
+        ({"api_key": "sk-secret\nmore"}, "'openai/m': the key in api_key= has a line break or another"),
+        ({"api_key": "sk-secret…"}, "'openai/m': the key in api_key= has a line break or another"),
+    ],
+)
+def test_keys_and_addresses_that_cannot_be_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError, match=told) as caught:
+        target_of("openai/m", environ={}, **given)
+
+    assert "secret" not in str(caught.value)
+
+
+def test_a_broken_key_in_the_environment_is_told_by_its_variable() -> None:
+    with pytest.raises(OptionError, match="the key in OPENAI_API_KEY has a line break"):
+        target_of("openai/m", environ={"OPENAI_API_KEY": "sk-secret\nmore"})
+
+
+def test_spaces_around_a_key_do_not_count() -> None:
+    assert target_of("openai/m", environ={}, api_key="sk-1\n").api_key == "sk-1"

@@ -6,11 +6,13 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from evalve.errors import OptionError
 from evalve.gate.doors.answers import ToolCall
+from evalve.gate.doors.misuse import shown
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """A text, or messages with `role` (system, user, assistant, tool) and `content`.
@@ -40,20 +42,59 @@ class Ask:
     """Laid over the body as they are."""
     streams: bool = False
 
+    def __post_init__(self) -> None:
+        """A mistake is told here, not by a provider that is paid or by code that meets it later."""
+        system, schema, tools = self.system, self.response_schema, self.tools
+        if system is not None and not isinstance(system, str | list | tuple):
+            raise OptionError(f"system= needs a text or a list of blocks, not {shown(system)}")
+        if schema is not None and not isinstance(schema, Mapping):
+            raise OptionError(
+                "response_schema= needs a JSON schema, a mapping as in {'type': 'object', …}, "
+                f"not {shown(schema)}"
+            )
+        if tools is not None:
+            _check_tools(tools)
+
     def messages(self) -> Sequence[Mapping[str, Any]]:
         prompt = self.prompt
         if isinstance(prompt, str):
             return ({"role": "user", "content": prompt},)
         given: object = prompt
         if not isinstance(given, list | tuple):
-            raise OptionError(f"a prompt is a text or a list of messages, not {_shown(given)}")
+            raise OptionError(f"a prompt is a text or a list of messages, not {shown(given)}")
         for place, message in enumerate(given):
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-                raise OptionError(f"message {place} must have a role and content; it is {_shown(message)}")
+                raise OptionError(f"message {place} must have a role and content; it is {shown(message)}")
+            _check_content(message.get("content"), place)
         return given
 
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
+
+
+def _check_tools(tools: object) -> None:
+    if not isinstance(tools, list | tuple):
+        raise OptionError(f"tools= needs a list of tools, not {shown(tools)}")
+    for place, tool in enumerate(tools):
+        if not isinstance(tool, Mapping):
+            raise OptionError(
+                f"tools=: tool {place} needs a mapping of name, description, parameters, not {shown(tool)}"
+            )
+
+
+def _check_content(content: object, place: int) -> None:
+    if content is None or isinstance(content, str | Mapping):
+        return
+    if not isinstance(content, list | tuple):
+        raise OptionError(
+            f"message {place}: its content needs a text or a list of texts and blocks, not {shown(content)}"
+        )
+    for item in content:
+        if not isinstance(item, str | Mapping):
+            raise OptionError(
+                f"message {place}: its content holds texts and blocks, not {shown(item)}; "
+                "an image is {'type': 'image', 'data': …}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +108,6 @@ class Image:
     @property
     def as_url(self) -> str:
         return self.url or f"data:{self.media_type};base64,{self.base64}"
-
-
-def _shown(value: object) -> str:
-    return f"{repr(value)[:80]} ({type(value).__name__})"
 
 
 def neutral_image(block: Mapping[str, Any]) -> Image | None:
@@ -87,12 +124,15 @@ def neutral_image(block: Mapping[str, Any]) -> Image | None:
         case "url":
             head, _, text = str(value).partition(",")
             return Image(media_type or head[5:].partition(";")[0], text)
-        case "base64":
+        case "base64" if isinstance(value, str):
             return Image(media_type or _sniffed(base64.b64decode(value[:64])), value)
-        case "path":
+        case "path" if isinstance(value, str | PathLike):
             return _encoded(_content_of(value), media_type)
-        case _:
+        case "data" if isinstance(value, bytes | bytearray | memoryview):
             return _encoded(bytes(value), media_type)
+        case kind:
+            needed = "bytes" if kind == "data" else "a text"
+            raise OptionError(f"an image's {kind!r} needs {needed}, not {shown(value)}")
 
 
 def _encoded(content: bytes, media_type: str | None) -> Image:
@@ -119,9 +159,11 @@ def as_tool_call(given: Any) -> ToolCall:
     """A tool call in a message: ours, a mapping of the same names, or in OpenAI's shape."""
     if isinstance(given, ToolCall):
         return given
+    if not isinstance(given, Mapping):
+        raise OptionError(f"a tool call in a message needs a name and arguments, not {shown(given)}")
     function = given.get("function", given)
-    if not function.get("name"):
-        raise OptionError(f"a tool call in a message needs a name; it is {_shown(given)}")
+    if not isinstance(function, Mapping) or not function.get("name"):
+        raise OptionError(f"a tool call in a message needs a name; it is {shown(given)}")
     arguments = function.get("arguments", {})
     if isinstance(arguments, str):
         return tool_call_from_text(str(function["name"]), arguments, str(given.get("id", "")))

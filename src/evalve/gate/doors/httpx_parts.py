@@ -16,6 +16,7 @@ from typing import Any, Literal
 from evalve.errors import OptionError
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import FRAMING, Timeouts
+from evalve.secrecy import discreet, discreet_headers
 
 LibraryName = Literal["httpx2", "httpx"]
 Library = Any
@@ -24,6 +25,10 @@ Library = Any
 
 def library_named(name: LibraryName | None) -> Library:
     """The library, or the newer of those installed."""
+    if name not in (None, "httpx2", "httpx"):
+        raise OptionError(
+            f"library= is 'httpx2' or 'httpx', or nothing for the newer that is installed; got {name!r}"
+        )
     for candidate in (name,) if name else ("httpx2", "httpx"):
         if importlib.util.find_spec(candidate):
             return importlib.import_module(candidate)
@@ -41,7 +46,7 @@ def as_gate_request(library: Library, request: Any) -> Request | None:
         body = request.content
     except library.RequestNotRead:
         return None
-    return Request("POST", str(request.url), dict(request.headers.items()), body)
+    return Request("POST", discreet(str(request.url)), discreet_headers(request.headers), body)
 
 
 def timeouts_of(request: Any) -> Timeouts:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from evalve.contracts import SAMPLE
+from evalve.gate.doors.misuse import check_tokens
 from evalve.gate.limiter import Limiter, Permit
 from evalve.gate.messages import Call, Cost
 
@@ -49,6 +50,8 @@ class ScopeLimiter:
         return acquisition.settle(input_tokens=input_tokens, output_tokens=output_tokens)
 
     def _cost(self, input_tokens: float, output_tokens: float) -> Cost:
+        check_tokens("input_tokens", input_tokens)
+        check_tokens("output_tokens", output_tokens)
         if self._combined:
             return {"requests": 1.0, "tokens": float(input_tokens + output_tokens)}
         return {

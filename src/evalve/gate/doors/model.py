@@ -18,6 +18,7 @@ from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.asks import Ask, Prompt
 from evalve.gate.doors.failures import KeylessSender, broken_off, refused, unsent
 from evalve.gate.doors.local import LocalSender, LocalServer
+from evalve.gate.doors.misuse import check_headers, check_timeout, raw_options
 from evalve.gate.doors.naming import Target, target_of
 from evalve.gate.doors.streams import Flow, ModelStream
 from evalve.gate.doors.wires import MISSHAPEN, wire_of
@@ -60,6 +61,8 @@ def open_model(
     headers: Mapping[str, str] | None = None,
 ) -> Model:
     """The model of that name; `headers` are sent with every call."""
+    if headers is not None:
+        check_headers(headers)
     target = target_of(name, environ=environ, api_key=api_key, base_url=base_url)
     return Model(target, connection, headers=headers)
 
@@ -97,10 +100,9 @@ class Model:
         """The model's answer to a text or to messages (see `Prompt`).
 
         `tool_choice` is `auto`, `any`, `none`, a tool's name, or the provider's own. `options`, and any
-        further argument, go into the request's body as they are. `timeout_s` is for each try. What gets no
-        answer raises `ModelError`.
+        further argument, go into the request's body as they are; an argument that is nearly one of these is
+        refused. `timeout_s` is for each try. What gets no answer raises `ModelError`.
         """
-        raw_options = {**options, **more} if options else more
         ask = Ask(
             prompt,
             system,
@@ -110,7 +112,7 @@ class Model:
             temperature,
             response_schema,
             stop,
-            raw_options,
+            raw_options(options, more),
         )
         request = self._request(ask)
         try:
@@ -134,7 +136,7 @@ class Model:
     ) -> ModelStream:
         """Like `generate`, with the text as it comes: iterate over it, best inside `async with`."""
         named = {name: asked.pop(name) for name in _NAMED & asked.keys()}
-        ask = Ask(prompt, **named, options={**(options or {}), **asked}, streams=True)
+        ask = Ask(prompt, **named, options=raw_options(options, asked), streams=True)
         return ModelStream(self._events(self._request(ask), self._sender_for(timeout_s)))
 
     def call(self) -> Call:
@@ -159,6 +161,7 @@ class Model:
     def _sender_for(self, timeout_s: float | None) -> Sender:
         if timeout_s is None:
             return self._sender
+        check_timeout(timeout_s)
         return self._prepared(self._connection.sender_within(timeout_s))
 
     def _prepared(self, sender: Sender) -> Sender:

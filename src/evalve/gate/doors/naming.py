@@ -8,7 +8,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from evalve.errors import OptionError
+from evalve.gate.doors.misuse import is_sendable_key, shown
 from evalve.options import suggestion
+from evalve.secrecy import Secret, discreet, secret
 
 LOCAL_URL = "http://local/v1"
 """Stands for the embedded server, whose port is another every time: answers are cached under this."""
@@ -27,6 +29,11 @@ class Provider:
     url_variable: str | None
     key_variable: str | None
     needs_key: bool
+    example: str
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.base_url == LOCAL_URL
 
 
 PROVIDERS = {
@@ -39,6 +46,7 @@ PROVIDERS = {
             "ANTHROPIC_BASE_URL",
             "ANTHROPIC_API_KEY",
             needs_key=True,
+            example="anthropic/claude-sonnet-5",
         ),
         Provider(
             "openai",
@@ -47,10 +55,19 @@ PROVIDERS = {
             "OPENAI_BASE_URL",
             "OPENAI_API_KEY",
             needs_key=True,
+            example="openai/gpt-5-mini",
         ),
         # a variable of its own: OpenAI's key must not go to whatever server is named
-        Provider("openai-compatible", "openai", None, None, "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
-        Provider("local", "openai", LOCAL_URL, None, None, needs_key=False),
+        Provider(
+            "openai-compatible",
+            "openai",
+            None,
+            None,
+            "OPENAI_COMPATIBLE_API_KEY",
+            needs_key=False,
+            example="openai-compatible/MODEL@http://127.0.0.1:8080/v1",
+        ),
+        Provider("local", "openai", LOCAL_URL, None, None, needs_key=False, example="local"),
     )
 }
 
@@ -64,7 +81,7 @@ class Target:
     provider: Provider
     model: str
     base_url: str
-    api_key: str | None = field(default=None, repr=False)
+    api_key: Secret | None = field(default=None, repr=False)
 
     @property
     def lacks_key(self) -> bool:
@@ -83,21 +100,44 @@ def target_of(
     base_url: str | None = None,
 ) -> Target:
     """What a name stands for; arguments win over the environment."""
-    word, slash, model = name.strip().partition("/")
+    name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
+    _check_texts(name=name, base_url=base_url, api_key=api_key)
+    word, slash, model = map(discreet, name.strip().partition("/"))
     provider = PROVIDERS.get(word)
-    if provider is None or (not model and word != "local"):
+    if provider is not None and not model and not provider.is_embedded:
+        raise OptionError(f"{name!r} lacks the name of a model; write it as in {provider.example!r}")
+    if provider is None:
         raise OptionError(f"{name!r} does not name a model{_hint(name, word)}; {_HOW}")
     if word == "local":
         if slash or api_key or base_url:
             raise OptionError(f"{name!r}: the embedded model is just 'local', without address or key")
-        return Target(name, provider, LOCAL_MODEL, LOCAL_URL)
+        return Target(str(name), provider, LOCAL_MODEL, LOCAL_URL)
     named_url: str | None = None
     if word == "openai-compatible":
         model, named_url = _model_and_url(model)
-    url = base_url or named_url or _set(environ, provider.url_variable) or provider.base_url
+    url = discreet(base_url or named_url or _set(environ, provider.url_variable) or provider.base_url)
     if url is None or not model:
         raise OptionError(f"{name!r} does not say which model at which address; {_HOW}, or give base_url=")
-    return Target(name, provider, model, _checked(url, name), api_key or _set(environ, provider.key_variable))
+    problem = _problem_with(url)
+    if problem:
+        raise OptionError(f"{name!r}: {problem}")
+    key = secret((api_key or "").strip() or _set(environ, provider.key_variable))
+    if key and not is_sendable_key(key):
+        source = "api_key=" if api_key else provider.key_variable
+        raise OptionError(
+            f"{name!r}: the key in {source} has a line break or another character in it that no key has; "
+            "copy it anew"
+        )
+    return Target(str(name), provider, str(model), url.rstrip("/"), Secret(key) if key else None)
+
+
+def _check_texts(*, name: object, base_url: object, api_key: object) -> None:
+    if not isinstance(name, str):
+        raise OptionError(f"a model's name is a text, as in 'anthropic/claude-sonnet-5'; got {shown(name)}")
+    if base_url is not None and not isinstance(base_url, str):
+        raise OptionError(f"{name!r}: base_url= needs a text, as in 'http://HOST'; got {shown(base_url)}")
+    if api_key is not None and not isinstance(api_key, str):
+        raise OptionError(f"{name!r}: api_key= needs a text, not a {type(api_key).__name__}")
 
 
 def _model_and_url(text: str) -> tuple[str, str | None]:
@@ -105,7 +145,7 @@ def _model_and_url(text: str) -> tuple[str, str | None]:
     for scheme in ("@http://", "@https://"):
         model, found, rest = text.rpartition(scheme)
         if found:
-            return model, scheme[1:] + rest
+            return model, discreet(scheme[1:] + rest)
     return text, None
 
 
@@ -114,16 +154,26 @@ def _set(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or "").strip() or None if variable else None
 
 
-def _checked(url: str, name: str) -> str:
-    parts = urlsplit(url)
+def _problem_with(url: str) -> str:
+    """Why it is no address to send to; told, not raised, because what it consists of may be secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that does not close
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OptionError(f"{name!r}: {url!r} is not an address; it must begin with http:// or https://")
+        return f"{url!r} is not an address; it must begin with http:// or https:// and a host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return f"{url!r} has a port that cannot be; ports are numbers from 1 to 65535"
     if parts.username or parts.password or parts.query:
-        raise OptionError(
-            f"{name!r}: an address has no user, password or query in it, and that of {parts.hostname} has; "
+        return (
+            f"an address has no user, password or query in it, and that of {parts.hostname} has; "
             "give the key as api_key="
         )
-    return url.rstrip("/")
+    return ""
 
 
 def _hint(name: str, word: str) -> str:

@@ -13,6 +13,7 @@ from evalve.gate.dialects.anthropic import AnthropicDialect
 from evalve.gate.doors.answers import Answer, ToolCall
 from evalve.gate.doors.asks import Ask, as_tool_call, closed, neutral_image, tool_call_from_text, tool_parts
 from evalve.gate.messages import Dialect, Usage
+from evalve.secrecy import Secret
 
 VERSION = "2023-06-01"
 """Not the newer 2026-10-21, which refuses `temperature`, `top_p` and `top_k`."""
@@ -31,7 +32,7 @@ class AnthropicWire:
     def headers(self, api_key: str | None) -> dict[str, str]:
         headers = {"content-type": "application/json", "anthropic-version": VERSION}
         if api_key:
-            headers["x-api-key"] = api_key
+            headers["x-api-key"] = Secret(api_key)
         return headers
 
     def body(self, model: str, ask: Ask) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from evalve.gate.dialects.openai import OpenAIDialect
 from evalve.gate.doors.answers import Answer
 from evalve.gate.doors.asks import Ask, as_tool_call, closed, neutral_image, tool_call_from_text, tool_parts
 from evalve.gate.messages import Dialect, Usage
+from evalve.secrecy import Secret
 
 _CHOICES = {"auto": "auto", "any": "required", "required": "required", "none": "none"}
 _STOP_REASONS = {
@@ -41,7 +42,7 @@ class OpenAIWire:
     def headers(self, api_key: str | None) -> dict[str, str]:
         headers = {"content-type": "application/json"}
         if api_key:
-            headers["authorization"] = f"Bearer {api_key}"
+            headers["authorization"] = Secret("Bearer " + api_key)
         return headers
 
     def body(self, model: str, ask: Ask) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""What is secret shows nothing, and still goes where it must."""
+
+from __future__ import annotations
+
+import pprint
+
+import pytest
+
+from evalve.secrecy import Environment, Secret, discreet, discreet_headers, without_credentials
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    key = Secret("sk-4711")
+
+    assert repr(key) == "'***'"
+    assert f"{key} {key!r} {key:>5}" == "*** '***'   ***"
+    assert "4711" not in pprint.pformat({"headers": {"x-api-key": key}})
+
+
+def test_a_secret_is_the_text_wherever_it_is_used() -> None:
+    key = Secret("sk-4711")
+
+    assert key == "sk-4711"
+    assert hash(key) == hash("sk-4711")
+    assert key.encode() == b"sk-4711"
+    assert str(key) == "sk-4711"
+
+
+def test_an_environment_gives_its_values_and_shows_none() -> None:
+    environ = Environment({"ANTHROPIC_API_KEY": "sk-4711", "HOME": "/root"})
+
+    assert environ["ANTHROPIC_API_KEY"] == "sk-4711"
+    assert environ.get("OPENAI_API_KEY") is None
+    assert dict(environ) == {"ANTHROPIC_API_KEY": "sk-4711", "HOME": "/root"}
+    assert repr(environ) == "<an environment of 2 variables>"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("anthropic/claude-sonnet-5", "anthropic/claude-sonnet-5"),
+        ("openai-compatible/a@b@http://127.0.0.1:80/v1", "openai-compatible/a@b@http://127.0.0.1:80/v1"),
+        ("openai-compatible/m@http://u:p@h/v1?key=q", "openai-compatible/m@http://***@h/v1?***"),
+        ("https://token@h/v1#part", "https://***@h/v1#***"),
+        ("https://u:p/w@h", "https://***@h"),
+        ("u:p@h:80/v1", "***@h:80/v1"),
+    ],
+)
+def test_an_address_is_shown_without_user_password_and_query(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown
+    assert repr(discreet(text)) == repr(shown)
+    assert discreet(text) == text
+
+
+def test_headers_that_may_hold_a_key_are_secret() -> None:
+    headers = discreet_headers({"content-type": "application/json", "X-Gateway": "4711"})
+
+    assert headers == {"content-type": "application/json", "X-Gateway": "4711"}
+    assert repr(headers) == "{'content-type': 'application/json', 'X-Gateway': '***'}"
