@@ -115,6 +115,69 @@ def test_a_changed_function_stops_with_what_changed_and_both_choices(project: Pr
     assert (afterwards.code, calls(project)) == (0, [])
 
 
+def test_a_changed_class_or_value_that_the_function_uses_stops_too_and_is_named(project: Project) -> None:
+    text = """
+        import time
+        from evalve import foreach
+
+        STARTED = time.time()
+        TEMPLATE = f"hello {1 + 1}"
+
+        class Grader:
+            prompt = "briefly"
+
+        @foreach("number", [0, 1])
+        def eval_graded(number):
+            return len(Grader.prompt + TEMPLATE) > number and STARTED > 0
+    """
+    project.write("eval_a.py", text)
+    first = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+    project.write("eval_a.py", text.replace("briefly", "at length").replace("hello", "bye"))
+
+    stopped = project.pytest("--experiment", "x")
+
+    assert (first.code, again.code, stopped.code) == (0, 0, 1)
+    assert "class Grader:" in stopped.out
+    assert "+    prompt = 'at length'" in stopped.out
+    assert "constant TEMPLATE:" in stopped.out
+    assert "constant STARTED" not in stopped.out
+
+
+def test_an_evaluation_made_with_another_value_around_it_has_changed(project: Project) -> None:
+    project.write(
+        "made.py",
+        """
+        import sys
+        from evalve import foreach, run
+        from evalve.errors import ExperimentChanged
+
+        def build(letters):
+            calls = []
+
+            @foreach("number", [0, 1])
+            def eval_made(number):
+                calls.append(number)
+                return len(letters)
+
+            return eval_made
+
+        evaluation = build(sys.argv[1])
+        try:
+            run(evaluation, experiment="x")
+            print("ran", run(evaluation, experiment="x").report["ran"])
+        except ExperimentChanged as changed:
+            print(changed)
+        """,
+    )
+
+    first = project.python("made.py", "abcdef")
+    second = project.python("made.py", "a")
+
+    assert first.out == "ran 0\n"
+    assert "captured letters:\n    -'abcdef'\n    +'a'" in second.out
+
+
 def test_added_and_reordered_rows_another_window_and_timeout_are_no_change(project: Project) -> None:
     project.write("eval_a.py", counted([0, 1]))
     project.pytest("--experiment", "x")

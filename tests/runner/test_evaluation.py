@@ -612,6 +612,21 @@ def test_a_changed_function_stops_with_what_changed(store: Store) -> None:
     )
 
 
+def test_a_record_whose_parts_were_made_in_another_way_is_unchanged_once_and_recorded_anew(
+    store: Store,
+) -> None:
+    def made(method: str, body: str) -> Any:
+        return runnable(right, rows("a"), fingerprint={"method": method, "function eval_x": body})
+
+    run(runnable(right, rows("a"), fingerprint={"function eval_x": "one"}), store)
+
+    outcome = run(made("2", "two"), store)
+
+    assert outcome.ran == 0
+    with pytest.raises(ExperimentChanged):
+        run(made("2", "three"), store)
+
+
 def test_accepted_changes_go_on_and_are_the_new_state(store: Store) -> None:
     run(_of("old", samples=1), store)
 

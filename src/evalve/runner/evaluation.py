@@ -289,6 +289,8 @@ def _refuse_changes(evaluation: Runnable, store: Store) -> None:
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    if before.get("method") != now.get("method"):
+        return  # made in another way: nothing can be told, and this run records them anew
     for part in sorted({*before, *now}):
         old, new = before.get(part), now.get(part)
         if old == new:
