@@ -191,6 +191,55 @@ def test_added_and_reordered_rows_another_window_and_timeout_are_no_change(proje
     assert [one["row"]["number"] for one in project.records("x")] == [4, 1, 2, 0]
 
 
+NUMBERS = """
+    from evalve import foreach
+
+    @foreach("text", {rows})
+    def eval_numbers(text):
+        return int(text) > 0
+"""
+
+
+def test_a_failed_row_that_was_corrected_no_longer_counts_and_the_run_passes(project: Project) -> None:
+    project.write("eval_a.py", NUMBERS.format(rows=["1", "two", "3"]))
+    first = project.pytest("--experiment", "x")
+    project.write("eval_a.py", NUMBERS.format(rows=["1", "2", "3"]))
+
+    corrected = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+    shown = project.evalve("show", "x")
+
+    assert (first.code, corrected.code, again.code) == (1, 0, 0)
+    assert "eval_numbers  3/3 done, 2 of them before" in corrected.summary[0]
+    assert "  1 recorded sample is no longer in the dataset" in corrected.summary
+    assert "  1 recorded sample is no longer in the dataset" in again.summary
+    assert "  samples   3/3 done (100%)\n" in shown.out
+    assert "  left out  1 recorded sample is no longer in the dataset\n" in shown.out
+    assert project.values("x") == {"eval_numbers": [True, True, True]}
+
+
+def test_removed_rows_count_again_when_they_come_back(project: Project) -> None:
+    project.write("eval_a.py", counted([0, 1, 2, 3]))
+    project.pytest("--experiment", "x", BREAKS="3")
+    project.write("eval_a.py", counted([2, 0]))
+    calls(project)
+
+    fewer = project.pytest("--experiment", "x")
+    compared = project.evalve("compare", "x", "x")
+    project.write("eval_a.py", counted([3, 2, 1, 0]))
+    back = project.pytest("--experiment", "x")
+
+    assert (fewer.code, back.code) == (0, 0)
+    assert "eval_counted  2/2 done, 2 of them before" in fewer.summary[0]
+    assert "  score  accuracy 1.000 [0.34, 1.00]  n=2" in fewer.summary
+    assert "  2 recorded samples are no longer in the dataset" in fewer.summary
+    assert compared.code == 0
+    assert calls(project) == ["3"]
+    assert "eval_counted  4/4 done, 3 of them before" in back.summary[0]
+    assert "no longer in the dataset" not in back.out
+    assert [one["row"]["number"] for one in project.records("x")] == [3, 2, 1, 0]
+
+
 def test_two_equal_runs_export_the_same_bytes_at_any_concurrency(project: Project) -> None:
     project.write("eval_a.py", counted("range(12)"))
     for name, window in (("one", "1"), ("many", "12")):

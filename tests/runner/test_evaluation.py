@@ -14,6 +14,7 @@ from evalve.contracts import SAMPLE, Store, Strategy, Task
 from evalve.errors import DatasetError, ExperimentChanged, StrategyError
 from evalve.options import Threshold, Tolerance
 from evalve.records import Result, Score
+from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from running import (
@@ -586,6 +587,68 @@ def test_order_auto_starts_the_longest_first_and_records_in_dataset_order(store:
 
     assert started == ["b", "c", "a"]
     assert [name for name, _ in statuses(store, "second")] == ["a", "b", "c"]
+
+
+# -- rows that are gone ------------------------------------------------------------------------------
+
+
+def _counted(outcome: Outcome) -> tuple[int, int | None, int]:
+    return outcome.info.done, outcome.info.total, outcome.info.left_out
+
+
+def test_a_row_that_is_gone_does_not_count_and_its_record_stays(store: Store) -> None:
+    run(runnable(right, rows("a", "b", "c")), store)
+
+    fewer = run(runnable(right, rows("c")), store)
+    back = run(runnable(right, rows("c", "a", "b")), store)
+
+    assert (fewer.ran, _counted(fewer)) == (0, (1, 1, 2))
+    assert fewer.metrics[0].observations == 1
+    assert (back.ran, _counted(back)) == (0, (3, 3, 0))
+
+
+def test_one_row_goes_while_another_comes_back(store: Store) -> None:
+    run(runnable(right, rows("a", "b")), store)
+    run(runnable(right, rows("a")), store)
+
+    outcome = run(runnable(right, rows("b")), store)
+
+    assert (outcome.ran, _counted(outcome)) == (0, (1, 1, 1))
+    assert [record.sample_id for record in records(store)] == ["b"]
+
+
+def test_a_failure_of_a_row_that_is_gone_fails_nothing(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        return int(id) > 0
+
+    first = run(runnable(evaluate, rows("1", "two")), store)
+    second = run(runnable(evaluate, rows("1", "2")), store)
+
+    assert first.problems == ["1 of 2 samples failed"]
+    assert second.problems == []
+
+
+def test_fewer_samples_or_repeats_than_before_leave_nothing_out(store: Store) -> None:
+    run(runnable(right, rows("a", "b"), repeat=3), store)
+
+    fewer = run(runnable(right, rows("a", "b"), repeat=3, samples=1), store)
+    once = run(runnable(right, rows("a", "b")), store)
+
+    assert _counted(fewer) == (6, 6, 0)
+    assert _counted(once) == (6, 6, 0)
+
+
+def test_a_dataset_that_breaks_or_is_not_read_to_its_end_leaves_nothing_out(store: Store) -> None:
+    def breaking() -> Iterator[dict[str, str]]:
+        yield {"id": "a"}
+        raise OSError("the line went dead")
+
+    run(runnable(right, rows("a", "b", "c")), store)
+    with pytest.raises(DatasetError):
+        run(runnable(right, breaking()), store)
+    cut = run(runnable(right, iter(rows("a", "x", "c")), samples=2), store)
+
+    assert _counted(cut) == (4, 4, 0)
 
 
 # -- changes -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,7 @@ class SampleRows:
         self._limit = limit
         self._ids = SampleIds(dataset.where)
         self._count = 0
+        self._has_ended = False
         self._is_closed = False
 
     def size(self) -> int | None:
@@ -156,7 +157,15 @@ class SampleRows:
             rows = await self._pull.take(at_most)
         except SourceBroke as broke:
             raise self._broke(broke.cause, self._count + 1) from broke.cause
+        self._has_ended = not rows and not self._is_closed
         return [] if self._is_closed else self._samples(rows)
+
+    def is_whole(self) -> bool:
+        """Whether the source has been read to its own end, not only to the limit."""
+        return self._has_ended or self._count == self._pull.size
+
+    def lacking(self, ids: Sequence[str]) -> list[str]:
+        return self._ids.lacking(ids)
 
     async def close(self) -> None:
         self._is_closed = True

@@ -85,6 +85,7 @@ async def run_evaluation(
             raise
         finally:
             progress.finished(tally)
+        _leave_out_removed(journey, store)
     return _judged(evaluation, journey, store)
 
 
@@ -245,6 +246,19 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
         yield rows
     finally:
         await asyncio.shield(rows.close())
+
+
+def _leave_out_removed(journey: _Journey, store: Store) -> None:
+    """What is recorded of rows that the whole dataset no longer has stays, and does not count."""
+    evaluation_id, rows, tally = journey.run.evaluation_id, journey.rows, journey.tally
+    if journey.turns.stopping or not rows.is_whole():
+        return
+    met = journey.plan.skipped + tally.done + tally.failed
+    if sum(store.counts(evaluation_id)) == met:
+        return  # the usual case, without a look at every id
+    for sample_ids in store.sample_ids(evaluation_id):
+        if removed := rows.lacking(sample_ids):
+            store.leave_out(evaluation_id, removed)
 
 
 def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:

@@ -94,13 +94,13 @@ class Plan:
         for sample in samples:
             for repeat in range(self._repeat):
                 was = known.get((sample.id, repeat)) if known else None
+                if was is not None and was.index != sample.index:
+                    moved.append((sample.id, sample.index))
                 if was is None or was.status == "failed":
                     attempts.append(Attempt(sample, repeat))
                     self.failed_before += was is not None
                     continue
                 self.skipped += 1
-                if was.index != sample.index:
-                    moved.append((sample.id, sample.index))
         if moved:
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
         if self._longest_first:

@@ -68,6 +68,10 @@ def out_of(part: int, whole: int | None) -> str:
     return f"{part}/{'?' if whole is None else whole}"
 
 
+def left_out(count: int) -> str:
+    return f"{plural(count, 'recorded sample')} {'is' if count == 1 else 'are'} no longer in the dataset"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 

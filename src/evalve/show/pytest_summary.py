@@ -37,6 +37,8 @@ class Told:
     """Why it was stopped, where it was not a person who did."""
     calls: dict[str, float] = field(default_factory=dict)
     """What calls to models came to in this run; empty without any."""
+    left_out: int = 0
+    """Recorded samples that are no longer in the dataset."""
 
     @classmethod
     def about(
@@ -64,6 +66,7 @@ class Told:
             interrupted=interrupted,
             stop_reason=stop_reason,
             calls=dict(calls or {}),
+            left_out=info.left_out,
         )
 
     @property
@@ -115,6 +118,8 @@ def summary_lines(
             yield f"  {name} {shown}  n={metric['observations']}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
+        if one.left_out:
+            yield f"  {figures.left_out(one.left_out)}"
         if one.stop_reason:
             yield f"  stopped: {visible(one.stop_reason)}"
         if one.is_empty:

@@ -31,7 +31,7 @@ def read_records(
 ) -> Iterator[Record]:
     # sorted by id alone: a sort of whole rows would copy every prompt and response to a temporary file
     ids = connection.execute(
-        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND status = coalesce(?, status)"
+        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND idx >= 0 AND status = coalesce(?, status)"
         " ORDER BY idx, sample_id, repeat",
         (*record_range(evaluation.id), status),
     )
@@ -46,7 +46,8 @@ def read_observations(
     connection: sqlite3.Connection, evaluation_id: int
 ) -> Iterator[tuple[str, int, list[Score]]]:
     rows = connection.execute(
-        "SELECT sample_id, repeat, scores FROM records WHERE id BETWEEN ? AND ? AND status = 'done'"
+        "SELECT sample_id, repeat, scores FROM records WHERE id BETWEEN ? AND ? AND idx >= 0"
+        " AND status = 'done'"
         " ORDER BY idx, sample_id, repeat",
         record_range(evaluation_id),
     )
@@ -60,6 +61,14 @@ def read_observations(
                     memo.clear()
                 memo[text] = scores
         yield sample_id, repeat, scores.copy()
+
+
+def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:
+    rows = connection.execute(
+        "SELECT sample_id FROM records WHERE id BETWEEN ? AND ? AND idx >= 0", record_range(evaluation_id)
+    )
+    while chunk := [sample_id for (sample_id,) in rows.fetchmany(_AT_ONCE)]:
+        yield chunk
 
 
 def read_known(

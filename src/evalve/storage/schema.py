@@ -16,6 +16,10 @@ ROOM_PER_EVALUATION = 1 << 40
 """Ids of an evaluation's records lie in one range, so that it is read and deleted by one sequential scan
 however many others share the file; an index on the evaluation would cost time on every insert."""
 
+NOWHERE = -1
+"""The place (`idx`) of a sample that is no longer in the dataset. It is kept, and counts again when its row
+comes back and gives it a place; all reads but the search for known samples leave it out."""
+
 TABLES = """
 CREATE TABLE experiments (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,7 +56,7 @@ CREATE TABLE records (
     evaluation_id INTEGER NOT NULL,
     sample_id TEXT NOT NULL,
     repeat INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
+    idx INTEGER NOT NULL,  -- the place in the dataset, or -1
     status TEXT NOT NULL,
     working_s REAL NOT NULL,
     wall_s REAL NOT NULL,
