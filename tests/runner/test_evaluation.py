@@ -589,6 +589,26 @@ def test_order_auto_starts_the_longest_first_and_records_in_dataset_order(store:
     assert [name for name, _ in statuses(store, "second")] == ["a", "b", "c"]
 
 
+def test_each_repeat_and_each_try_gets_a_row_of_its_own_and_the_record_holds_it_as_it_was(
+    store: Store,
+) -> None:
+    tries = 0
+
+    async def evaluate(id: str, messages: list[str]) -> dict[str, int]:
+        nonlocal tries
+        tries += 1
+        messages.append("q")
+        if tries == 1:
+            raise ConnectionError("gone")
+        return {"length": len(messages)}
+
+    run(runnable(evaluate, [{"id": "a", "messages": []}], repeat=3, strategy=Sequential()), store)
+
+    assert tries == 4
+    assert [record.scores[0].value for record in records(store)] == [1, 1, 1]
+    assert [record.row["messages"] for record in records(store)] == [[], [], []]
+
+
 # -- rows that are gone ------------------------------------------------------------------------------
 
 
