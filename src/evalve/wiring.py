@@ -20,8 +20,8 @@ from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.variants import variant
 from evalve.errors import Interrupted
-from evalve.jsontext import digest
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
@@ -172,11 +172,11 @@ async def run_directly_async(
         store = storage_for(evaluation, options)
     else:
         store = shared_store(storage) if isinstance(storage, str | Path) else storage
-    variant = _variant(arguments)
+    said = variant(arguments)
     runnable = evaluation.bound(
         experiment=now.experiment,
-        key=evaluation.key(folder, variant),
-        variant=variant,
+        key=evaluation.key(folder, said),
+        variant=said,
         arguments=arguments,
         options=options,
         leading=args,
@@ -233,13 +233,3 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if errors:
         raise errors[0]
     return results[0]
-
-
-def _variant(arguments: Mapping[str, Any]) -> str:
-    """Plain arguments tell variants apart: `[model=gpt, temperature=0.5]`."""
-    plain = [
-        f"{name}={value if len(str(value)) <= 60 else digest(value)}"
-        for name, value in sorted(arguments.items())
-        if isinstance(value, str | int | float | bool)
-    ]
-    return f"[{', '.join(plain)}]" if plain else ""
