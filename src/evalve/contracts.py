@@ -98,6 +98,7 @@ class Known:
     status: Status
     index: int
     working_s: float
+    row_hash: int | None = None
 
 
 @dataclass(slots=True)

@@ -190,6 +190,7 @@ class EvalveSession:
             interrupted=outcome.interrupted,
             stop_reason=outcome.stop_reason,
             calls=outcome.run.report["calls"],
+            rows_changed=outcome.run.report["rows_changed"],
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))

@@ -25,6 +25,7 @@ from evalve.errors import Interrupted
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
+from evalve.show import figures
 from evalve.show.progress import make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
@@ -186,6 +187,8 @@ async def run_directly_async(
         with progress_on(2, options) as progress:
             gating.tell_unknown_variables(progress.note)
             outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
+            if changed := outcome.run.report["rows_changed"]:
+                progress.note(figures.rows_changed(changed))
     finally:
         lock.release()
     if outcome.interrupted:

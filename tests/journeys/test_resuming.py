@@ -218,6 +218,29 @@ def test_a_failed_row_that_was_corrected_no_longer_counts_and_the_run_passes(pro
     assert project.values("x") == {"eval_numbers": [True, True, True]}
 
 
+def test_a_row_that_has_changed_under_its_id_runs_again_and_the_summary_says_so(project: Project) -> None:
+    text = """
+        from evalve import foreach
+
+        @foreach("id,text", {rows})
+        def eval_numbers(id, text):
+            return int(text) > 0
+    """
+    rows = [{"id": f"row {n}", "text": str(n)} for n in range(4)]
+    project.write("eval_a.py", text.format(rows=rows))
+    project.pytest("--experiment", "x")
+    project.write("eval_a.py", text.format(rows=[{"id": "row 0", "text": "7"}, *rows[1:]]))
+
+    corrected = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+
+    assert (corrected.code, again.code) == (0, 0)
+    assert "eval_numbers  4/4 done, 3 of them before" in corrected.summary[0]
+    assert "  1 row has changed since it was recorded and runs again" in corrected.summary
+    assert "nothing was left to run" in again.out
+    assert project.values("x") == {"eval_numbers": [True, True, True, True]}
+
+
 def test_removed_rows_count_again_when_they_come_back(project: Project) -> None:
     project.write("eval_a.py", counted([0, 1, 2, 3]))
     project.pytest("--experiment", "x", BREAKS="3")

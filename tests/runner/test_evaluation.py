@@ -17,6 +17,7 @@ from evalve.records import Result, Score
 from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
+from recorded import done, record
 from running import (
     CollectFirst,
     FailingStore,
@@ -669,6 +670,42 @@ def test_a_dataset_that_breaks_or_is_not_read_to_its_end_leaves_nothing_out(stor
     cut = run(runnable(right, iter(rows("a", "x", "c")), samples=2), store)
 
     assert _counted(cut) == (4, 4, 0)
+
+
+# -- rows that have changed --------------------------------------------------------------------------
+
+
+async def _is_four(id: str, answer: int) -> bool:
+    return answer == 4
+
+
+def test_a_row_with_an_id_of_its_own_runs_again_when_its_content_has_changed(store: Store) -> None:
+    run(runnable(_is_four, [{"id": "a", "answer": 4}, {"id": "b", "answer": 5}], repeat=2), store)
+    corrected = [{"id": "b", "answer": 4}, {"id": "a", "answer": 4}]
+
+    second = run(runnable(_is_four, corrected, repeat=2), store)
+    third = run(runnable(_is_four, corrected, repeat=2), store)
+
+    assert (second.ran, second.run.report["rows_changed"]) == (2, 1)
+    assert (third.ran, third.run.report["rows_changed"]) == (0, 0)
+    assert [(r.sample_id, r.scores[0].value, r.tries, r.row["answer"]) for r in records(store)] == [
+        ("b", True, 2, 4),
+        ("b", True, 2, 4),
+        ("a", True, 1, 4),
+        ("a", True, 1, 4),
+    ]
+    assert len(records(store)[0].history) == 2
+
+
+def test_a_sample_recorded_without_a_hash_of_its_row_is_unchanged(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        return True
+
+    record(store, "exp", done("a", m=True), name="eval_x")
+
+    outcome = run(runnable(evaluate, [{"id": "a", "answer": 4}]), store)
+
+    assert (outcome.ran, outcome.run.report["rows_changed"]) == (0, 0)
 
 
 # -- changes -----------------------------------------------------------------------------------------

@@ -387,6 +387,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
     start(path, "s", 3).communicate()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE records DROP COLUMN calls")
+        connection.execute("ALTER TABLE records DROP COLUMN row_hash")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
 
@@ -395,4 +396,24 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
 
     assert told == "t0\n"
     assert store.counts(store.open_evaluation(SPEC)) == (4, 0)
+    store.close()
+
+
+def test_a_file_of_the_second_format_is_brought_up_to_date_and_its_samples_have_no_hash(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    start(path, "s", 3).communicate()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE records DROP COLUMN row_hash")
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+    store = open_store(path)
+    evaluation_id = store.open_evaluation(SPEC)
+    known = store.known(evaluation_id, [("s0", 0), ("s1", 0), ("s2", 0)])
+
+    assert [one.row_hash for one in known.values()] == [None, None, None]
+    with store._database.reading() as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
     store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve.contracts import Rows
-from evalve.declare.ids import SampleIds, Unnamed
+from evalve.declare.ids import SampleIds, Unnamed, content_hash
 from evalve.declare.pulling import (
     Kept,
     Pull,
@@ -187,8 +187,12 @@ class SampleRows:
             except Exception as error:  # a property or a mapping of the person's own raised
                 raise self._broke(error, index + 1) from error
             row_json = to_json(stored)
-            samples.append(Sample("", index, values, row_json))
-            named.append(Unnamed(row_json) if row_id is None else row_id)
+            if row_id is None:
+                samples.append(Sample("", index, values, row_json))
+                named.append(Unnamed(row_json))
+            else:
+                samples.append(Sample("", index, values, row_json, content_hash(row_json)))
+                named.append(row_id)
         for sample, sample_id in zip(samples, self._ids.assign(named), strict=True):
             sample.id = sample_id
         self._count += len(rows)

@@ -113,6 +113,11 @@ class SampleIds:
         )
 
 
+def content_hash(row_json: str) -> int:
+    """64 bits, with a sign, as SQLite stores whole numbers."""
+    return int.from_bytes(hashlib.sha256(row_json.encode()).digest()[:8], "big", signed=True)
+
+
 def _number_equal_rows(
     database: sqlite3.Connection, ids: list[str], keys: list[int], places: list[int]
 ) -> None:

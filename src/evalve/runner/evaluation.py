@@ -194,6 +194,7 @@ class _Journey:
             "ran": tally.done + tally.failed,
             "skipped": self.plan.skipped,
             "failed": tally.failed,
+            "rows_changed": self.plan.rows_changed,
             "cpu_s": usage.cpu_s() - self._cpu_s,
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,

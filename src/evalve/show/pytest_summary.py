@@ -39,6 +39,8 @@ class Told:
     """What calls to models came to in this run; empty without any."""
     left_out: int = 0
     """Recorded samples that are no longer in the dataset."""
+    rows_changed: int = 0
+    """Rows with another content than what was recorded under their ids."""
 
     @classmethod
     def about(
@@ -51,6 +53,7 @@ class Told:
         interrupted: bool,
         stop_reason: str = "",
         calls: Mapping[str, float] | None = None,
+        rows_changed: int = 0,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -67,6 +70,7 @@ class Told:
             stop_reason=stop_reason,
             calls=dict(calls or {}),
             left_out=info.left_out,
+            rows_changed=rows_changed,
         )
 
     @property
@@ -118,6 +122,8 @@ def summary_lines(
             yield f"  {name} {shown}  n={metric['observations']}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
+        if one.rows_changed:
+            yield f"  {figures.rows_changed(one.rows_changed)}"
         if one.left_out:
             yield f"  {figures.left_out(one.left_out)}"
         if one.stop_reason:

@@ -23,7 +23,7 @@ SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
        scores, failure, history, prompt, response, "row", calls
 FROM records WHERE id IN ({})
 """
-_KNOWN = "SELECT id, status, idx, working_s FROM records WHERE id IN ({})"
+_KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
 
 
 def read_records(
@@ -83,8 +83,8 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, status, place, working_s in rows:
-            found[key_of[record_id]] = Known(status, place, working_s)
+        for record_id, status, place, working_s, row_hash in rows:
+            found[key_of[record_id]] = Known(status, place, working_s, row_hash)
     return found
 
 

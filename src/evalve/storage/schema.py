@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-VERSION = 2
+VERSION = 3
 """Kept in `PRAGMA user_version`."""
 
-MIGRATIONS = {1: "ALTER TABLE records ADD COLUMN calls TEXT"}
+MIGRATIONS = {
+    1: "ALTER TABLE records ADD COLUMN calls TEXT",
+    2: "ALTER TABLE records ADD COLUMN row_hash INTEGER",
+}
 """What leads from each earlier version to the next."""
 
 APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's databases
@@ -63,6 +66,7 @@ CREATE TABLE records (
     started_at TEXT NOT NULL,
     tries INTEGER NOT NULL,
     run_id TEXT NOT NULL,
+    row_hash INTEGER,  -- NULL where its id is its hash; ahead of the long texts, which are slow to read past
     scores TEXT NOT NULL,
     failure TEXT,
     history TEXT,  -- NULL where the only try succeeded
@@ -98,6 +102,7 @@ VALUE_COLUMNS = (
     "started_at",
     "tries",
     "run_id",
+    "row_hash",
     "scores",
     "failure",
     "history",
