@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import textwrap
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from evalve.declare.bindings import names_read
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 
 ORIGINAL = '''
@@ -445,3 +447,9 @@ def test_a_file_that_cannot_be_parsed_defines_nothing(tmp_path: Path) -> None:
     path.write_text("def f(:\n")
 
     assert defined_twice(str(path), "f") == []
+
+
+def test_a_piece_with_nonlocal_names_is_read_too() -> None:
+    counting = ast.parse("def f():\n    nonlocal count\n    count = count + STEP")
+
+    assert names_read(counting.body[0]) == {"count", "STEP"}

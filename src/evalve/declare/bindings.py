@@ -60,7 +60,7 @@ def names_read(node: ast.AST) -> set[str]:
     """The names that a piece of a file takes from around it: not its parameters and local variables."""
     try:
         table = symtable.symtable(ast.unparse(node), "<part>", "exec")
-    except SyntaxError:  # a piece that cannot stand alone, as with `nonlocal`: rather one name too many
+    except (SyntaxError, ValueError, RecursionError):  # cannot stand alone (`nonlocal`): rather too many
         return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return set(_read_outside(table))
 
