@@ -228,6 +228,14 @@ class TestVariants:
             "sums_model[model=opus, temperature=0.1]",
         ]
 
+    def test_settings_tell_variants_apart(self, store: Store) -> None:
+        ran = [
+            sums_model(model={"strict": strict}, experiment="x", storage=store).report["ran"]
+            for strict in (True, False, True)
+        ]
+
+        assert ran == [3, 3, 0]
+
     def test_objects_do_not_tell_variants_apart(self, store: Store) -> None:
         sums_model(model=object(), experiment="x", storage=store)
 

@@ -53,6 +53,8 @@ class EvaluationInfo:
     working_s: float
     metrics: Sequence[Mapping[str, Any]] = ()
     """The last computed value of every metric, for those whose function is not at hand."""
+    left_out: int = 0
+    """Recorded samples that are no longer in the dataset: kept, and not counted above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Known:
     status: Status
     index: int
     working_s: float
+    row_hash: int | None = None
 
 
 @dataclass(slots=True)
@@ -138,6 +141,8 @@ class Store(Protocol):
     def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]: ...
     def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
+    def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]: ...
+    def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
     def begin_run(self, run: RunInfo, *, total: int | None = None) -> None: ...
     def end_run(
         self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
@@ -239,6 +244,11 @@ class Rows(Protocol):
     async def next(self, at_most: int) -> list[Sample]: ...
     async def close(self) -> None: ...
     def fingerprint(self) -> str: ...
+    def is_whole(self) -> bool:
+        """Whether it has been read to its end, not only as far as was asked for."""
+
+    def lacking(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that none of the samples read so far has."""
 
 
 @dataclass(slots=True)

@@ -263,6 +263,7 @@ class EvalveSession:
             stop_reason=outcome.stop_reason,
             calls=outcome.run.report["calls"],
             storage=wiring.storage_to_name(self._settings, evaluation),
+            rows_changed=outcome.run.report["rows_changed"],
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))

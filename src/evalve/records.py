@@ -77,6 +77,8 @@ class Sample:
     """The columns that the function takes, by name."""
     row_json: str
     """The whole row, as it is stored."""
+    row_hash: int | None = None
+    """Of its content, where the row names its own id: only then can the one change without the other."""
 
 
 @dataclass(frozen=True, slots=True)

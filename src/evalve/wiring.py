@@ -20,12 +20,13 @@ from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.variants import variant
 from evalve.errors import Interrupted
-from evalve.jsontext import digest
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
 from evalve.secrecy import Environment
+from evalve.show import figures
 from evalve.show.progress import make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
@@ -193,11 +194,11 @@ async def run_directly_async(
         store = storage_for(evaluation, options)
     else:
         store = shared_store(storage) if isinstance(storage, str | Path) else storage
-    variant = _variant(arguments)
+    said = variant(arguments)
     runnable = evaluation.bound(
         experiment=now.experiment,
-        key=evaluation.key(folder, variant),
-        variant=variant,
+        key=evaluation.key(folder, said),
+        variant=said,
         arguments=arguments,
         options=options,
         leading=args,
@@ -207,6 +208,8 @@ async def run_directly_async(
         with progress_on(2, options) as progress:
             gating.tell_unknown_variables(progress.note)
             outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
+            if changed := outcome.run.report["rows_changed"]:
+                progress.note(figures.rows_changed(changed))
     finally:
         lock.release()
     if outcome.interrupted:
@@ -272,13 +275,3 @@ def _is_loop_running() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _variant(arguments: Mapping[str, Any]) -> str:
-    """Plain arguments tell variants apart: `[model=gpt, temperature=0.5]`."""
-    plain = [
-        f"{name}={value if len(str(value)) <= 60 else digest(value)}"
-        for name, value in sorted(arguments.items())
-        if isinstance(value, str | int | float | bool)
-    ]
-    return f"[{', '.join(plain)}]" if plain else ""

@@ -170,6 +170,39 @@ def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store
     ]
 
 
+def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    broken = {"status": "failed", "failure_json": '{"kind":"ValueError","message":"no"}'}
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", index=1, **broken),
+        a_draft(evaluation_id, "s3", index=2),
+        a_draft(evaluation_id, "s3", index=2, repeat=1),
+    )
+
+    store.leave_out(evaluation_id, ["s2", "s3"])
+
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.left_out) == (1, 0, 2)
+    assert store.counts(evaluation_id) == (1, 0)
+    assert [record.sample_id for record in store.records(info)] == ["s1"]
+    assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
+    assert list(store.sample_ids(evaluation_id)) == [["s1"]]
+    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "failed"
+
+    store.reindex(evaluation_id, [("s3", 7)])
+
+    assert store.counts(evaluation_id) == (3, 0)
+    (info,) = store.evaluations("exp")
+    assert info.left_out == 1
+    assert [(record.sample_id, record.index) for record in store.records(info)] == [
+        ("s1", 0),
+        ("s3", 7),
+        ("s3", 7),
+    ]
+
+
 def test_records_of_another_evaluation_stay_out(store: Store) -> None:
     here = store.open_evaluation(SPEC)
     there = store.open_evaluation(replace(SPEC, key="other"))

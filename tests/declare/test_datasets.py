@@ -574,3 +574,27 @@ def test_rows_are_counted_where_that_uses_nothing_up(tmp_path: Path) -> None:
     assert Dataset("rows.jsonl", ("n",), "here", folder=tmp_path).count() == 2
     assert Dataset(lambda: iter([1]), ("n",), "here").count() is None
     assert Dataset(iter([1]), ("n",), "here").count() is None
+
+
+@pytest.mark.parametrize("make", [list, iter], ids=["a list", "an iterator"])
+@pytest.mark.parametrize(
+    ("limit", "is_whole"), [(None, True), (3, True), (1, False), (0, False)], ids=["all", "3", "1", "0"]
+)
+async def test_a_limit_keeps_a_dataset_from_being_read_whole(
+    make: Callable[[Any], Any], limit: int | None, is_whole: bool
+) -> None:
+    rows = dataset(make([("1+1", "2"), ("2+2", "4")])).open(limit)
+
+    await pull_all(rows)
+
+    assert rows.is_whole() is is_whole
+    await rows.close()
+
+
+async def test_a_list_is_whole_with_its_last_row_also_where_that_is_the_limit() -> None:
+    rows = dataset([("1+1", "2")]).open(1)
+
+    assert rows.is_whole() is False
+    await pull_all(rows)
+
+    assert rows.is_whole() is True

@@ -89,3 +89,23 @@ def test_the_fingerprint_changes_with_every_row(ids: SampleIds) -> None:
 
 def test_any_text_can_be_an_id(ids: SampleIds) -> None:
     assert ids.assign(["ünï", "a'b\"c", "x" * 10_000]) == ["ünï", "a'b\"c", "x" * 10_000]
+
+
+def test_ids_that_no_row_has_are_told(ids: SampleIds) -> None:
+    ids.assign(["a", Unnamed('{"a":1}'), Unnamed('{"a":1}')])
+    content = "015abd7f5cc57a2d"
+
+    asked = ["a", "b", content, f"{content}-2", f"{content}-3", "ffffffffffffffff", "a-2"]
+
+    assert ids.lacking(asked) == ["b", f"{content}-3", "ffffffffffffffff", "a-2"]
+
+
+def test_before_the_first_row_every_id_is_lacking(ids: SampleIds) -> None:
+    assert ids.lacking(["a", "b"]) == ["a", "b"]
+
+
+def test_any_number_of_ids_can_be_asked_about(ids: SampleIds) -> None:
+    names = [f"row-{number}" for number in range(1234)]
+    ids.assign(names)
+
+    assert ids.lacking([*names, "other"]) == ["other"]

@@ -116,6 +116,69 @@ def test_a_changed_function_stops_with_what_changed_and_both_choices(project: Pr
     assert (afterwards.code, calls(project)) == (0, [])
 
 
+def test_a_changed_class_or_value_that_the_function_uses_stops_too_and_is_named(project: Project) -> None:
+    text = """
+        import time
+        from evalve import foreach
+
+        STARTED = time.time()
+        TEMPLATE = f"hello {1 + 1}"
+
+        class Grader:
+            prompt = "briefly"
+
+        @foreach("number", [0, 1])
+        def eval_graded(number):
+            return len(Grader.prompt + TEMPLATE) > number and STARTED > 0
+    """
+    project.write("eval_a.py", text)
+    first = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+    project.write("eval_a.py", text.replace("briefly", "at length").replace("hello", "bye"))
+
+    stopped = project.pytest("--experiment", "x")
+
+    assert (first.code, again.code, stopped.code) == (0, 0, 1)
+    assert "class Grader:" in stopped.out
+    assert "+    prompt = 'at length'" in stopped.out
+    assert "constant TEMPLATE:" in stopped.out
+    assert "constant STARTED" not in stopped.out
+
+
+def test_an_evaluation_made_with_another_value_around_it_has_changed(project: Project) -> None:
+    project.write(
+        "made.py",
+        """
+        import sys
+        from evalve import foreach, run
+        from evalve.errors import ExperimentChanged
+
+        def build(letters):
+            calls = []
+
+            @foreach("number", [0, 1])
+            def eval_made(number):
+                calls.append(number)
+                return len(letters)
+
+            return eval_made
+
+        evaluation = build(sys.argv[1])
+        try:
+            run(evaluation, experiment="x")
+            print("ran", run(evaluation, experiment="x").report["ran"])
+        except ExperimentChanged as changed:
+            print(changed)
+        """,
+    )
+
+    first = project.python("made.py", "abcdef")
+    second = project.python("made.py", "a")
+
+    assert first.out == "ran 0\n"
+    assert "captured letters:\n    -'abcdef'\n    +'a'" in second.out
+
+
 def test_added_and_reordered_rows_another_window_and_timeout_are_no_change(project: Project) -> None:
     project.write("eval_a.py", counted([0, 1]))
     project.pytest("--experiment", "x")
@@ -127,6 +190,78 @@ def test_added_and_reordered_rows_another_window_and_timeout_are_no_change(proje
     assert ended.code == 0
     assert calls(project) == ["2", "4"]
     assert [one["row"]["number"] for one in project.records("x")] == [4, 1, 2, 0]
+
+
+NUMBERS = """
+    from evalve import foreach
+
+    @foreach("text", {rows})
+    def eval_numbers(text):
+        return int(text) > 0
+"""
+
+
+def test_a_failed_row_that_was_corrected_no_longer_counts_and_the_run_passes(project: Project) -> None:
+    project.write("eval_a.py", NUMBERS.format(rows=["1", "two", "3"]))
+    first = project.pytest("--experiment", "x")
+    project.write("eval_a.py", NUMBERS.format(rows=["1", "2", "3"]))
+
+    corrected = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+    shown = project.evalve("show", "x")
+
+    assert (first.code, corrected.code, again.code) == (1, 0, 0)
+    assert "eval_numbers  3/3 done, 2 of them before" in corrected.summary[0]
+    assert "  1 recorded sample is no longer in the dataset" in corrected.summary
+    assert "  1 recorded sample is no longer in the dataset" in again.summary
+    assert "  samples   3/3 done (100%)\n" in shown.out
+    assert "  left out  1 recorded sample is no longer in the dataset\n" in shown.out
+    assert project.values("x") == {"eval_numbers": [True, True, True]}
+
+
+def test_a_row_that_has_changed_under_its_id_runs_again_and_the_summary_says_so(project: Project) -> None:
+    text = """
+        from evalve import foreach
+
+        @foreach("id,text", {rows})
+        def eval_numbers(id, text):
+            return int(text) > 0
+    """
+    rows = [{"id": f"row {n}", "text": str(n)} for n in range(4)]
+    project.write("eval_a.py", text.format(rows=rows))
+    project.pytest("--experiment", "x")
+    project.write("eval_a.py", text.format(rows=[{"id": "row 0", "text": "7"}, *rows[1:]]))
+
+    corrected = project.pytest("--experiment", "x")
+    again = project.pytest("--experiment", "x")
+
+    assert (corrected.code, again.code) == (0, 0)
+    assert "eval_numbers  4/4 done, 3 of them before" in corrected.summary[0]
+    assert "  1 row has changed since it was recorded and runs again" in corrected.summary
+    assert "nothing was left to run" in again.out
+    assert project.values("x") == {"eval_numbers": [True, True, True, True]}
+
+
+def test_removed_rows_count_again_when_they_come_back(project: Project) -> None:
+    project.write("eval_a.py", counted([0, 1, 2, 3]))
+    project.pytest("--experiment", "x", BREAKS="3")
+    project.write("eval_a.py", counted([2, 0]))
+    calls(project)
+
+    fewer = project.pytest("--experiment", "x")
+    compared = project.evalve("compare", "x", "x")
+    project.write("eval_a.py", counted([3, 2, 1, 0]))
+    back = project.pytest("--experiment", "x")
+
+    assert (fewer.code, back.code) == (0, 0)
+    assert "eval_counted  2/2 done, 2 of them before" in fewer.summary[0]
+    assert "  score  accuracy 1.000 [0.34, 1.00]  n=2" in fewer.summary
+    assert "  2 recorded samples are no longer in the dataset" in fewer.summary
+    assert compared.code == 0
+    assert calls(project) == ["3"]
+    assert "eval_counted  4/4 done, 3 of them before" in back.summary[0]
+    assert "no longer in the dataset" not in back.out
+    assert [one["row"]["number"] for one in project.records("x")] == [3, 2, 1, 0]
 
 
 def test_two_equal_runs_export_the_same_bytes_at_any_concurrency(project: Project) -> None:

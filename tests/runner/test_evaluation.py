@@ -14,8 +14,10 @@ from evalve.contracts import SAMPLE, Store, Strategy, Task
 from evalve.errors import DatasetError, ExperimentChanged, StrategyError
 from evalve.options import Threshold, Tolerance
 from evalve.records import Result, Score
+from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
+from recorded import done, record
 from running import (
     CollectFirst,
     FailingStore,
@@ -601,6 +603,124 @@ def test_order_auto_starts_the_longest_first_and_records_in_dataset_order(store:
     assert [name for name, _ in statuses(store, "second")] == ["a", "b", "c"]
 
 
+def test_each_repeat_and_each_try_gets_a_row_of_its_own_and_the_record_holds_it_as_it_was(
+    store: Store,
+) -> None:
+    tries = 0
+
+    async def evaluate(id: str, messages: list[str]) -> dict[str, int]:
+        nonlocal tries
+        tries += 1
+        messages.append("q")
+        if tries == 1:
+            raise ConnectionError("gone")
+        return {"length": len(messages)}
+
+    run(runnable(evaluate, [{"id": "a", "messages": []}], repeat=3, strategy=Sequential()), store)
+
+    assert tries == 4
+    assert [record.scores[0].value for record in records(store)] == [1, 1, 1]
+    assert [record.row["messages"] for record in records(store)] == [[], [], []]
+
+
+# -- rows that are gone ------------------------------------------------------------------------------
+
+
+def _counted(outcome: Outcome) -> tuple[int, int | None, int]:
+    return outcome.info.done, outcome.info.total, outcome.info.left_out
+
+
+def test_a_row_that_is_gone_does_not_count_and_its_record_stays(store: Store) -> None:
+    run(runnable(right, rows("a", "b", "c")), store)
+
+    fewer = run(runnable(right, rows("c")), store)
+    back = run(runnable(right, rows("c", "a", "b")), store)
+
+    assert (fewer.ran, _counted(fewer)) == (0, (1, 1, 2))
+    assert fewer.metrics[0].observations == 1
+    assert (back.ran, _counted(back)) == (0, (3, 3, 0))
+
+
+def test_one_row_goes_while_another_comes_back(store: Store) -> None:
+    run(runnable(right, rows("a", "b")), store)
+    run(runnable(right, rows("a")), store)
+
+    outcome = run(runnable(right, rows("b")), store)
+
+    assert (outcome.ran, _counted(outcome)) == (0, (1, 1, 1))
+    assert [record.sample_id for record in records(store)] == ["b"]
+
+
+def test_a_failure_of_a_row_that_is_gone_fails_nothing(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        return int(id) > 0
+
+    first = run(runnable(evaluate, rows("1", "two")), store)
+    second = run(runnable(evaluate, rows("1", "2")), store)
+
+    assert first.problems == ["1 of 2 samples failed"]
+    assert second.problems == []
+
+
+def test_fewer_samples_or_repeats_than_before_leave_nothing_out(store: Store) -> None:
+    run(runnable(right, rows("a", "b"), repeat=3), store)
+
+    fewer = run(runnable(right, rows("a", "b"), repeat=3, samples=1), store)
+    once = run(runnable(right, rows("a", "b")), store)
+
+    assert _counted(fewer) == (6, 6, 0)
+    assert _counted(once) == (6, 6, 0)
+
+
+def test_a_dataset_that_breaks_or_is_not_read_to_its_end_leaves_nothing_out(store: Store) -> None:
+    def breaking() -> Iterator[dict[str, str]]:
+        yield {"id": "a"}
+        raise OSError("the line went dead")
+
+    run(runnable(right, rows("a", "b", "c")), store)
+    with pytest.raises(DatasetError):
+        run(runnable(right, breaking()), store)
+    cut = run(runnable(right, iter(rows("a", "x", "c")), samples=2), store)
+
+    assert _counted(cut) == (4, 4, 0)
+
+
+# -- rows that have changed --------------------------------------------------------------------------
+
+
+async def _is_four(id: str, answer: int) -> bool:
+    return answer == 4
+
+
+def test_a_row_with_an_id_of_its_own_runs_again_when_its_content_has_changed(store: Store) -> None:
+    run(runnable(_is_four, [{"id": "a", "answer": 4}, {"id": "b", "answer": 5}], repeat=2), store)
+    corrected = [{"id": "b", "answer": 4}, {"id": "a", "answer": 4}]
+
+    second = run(runnable(_is_four, corrected, repeat=2), store)
+    third = run(runnable(_is_four, corrected, repeat=2), store)
+
+    assert (second.ran, second.run.report["rows_changed"]) == (2, 1)
+    assert (third.ran, third.run.report["rows_changed"]) == (0, 0)
+    assert [(r.sample_id, r.scores[0].value, r.tries, r.row["answer"]) for r in records(store)] == [
+        ("b", True, 2, 4),
+        ("b", True, 2, 4),
+        ("a", True, 1, 4),
+        ("a", True, 1, 4),
+    ]
+    assert len(records(store)[0].history) == 2
+
+
+def test_a_sample_recorded_without_a_hash_of_its_row_is_unchanged(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        return True
+
+    record(store, "exp", done("a", m=True), name="eval_x")
+
+    outcome = run(runnable(evaluate, [{"id": "a", "answer": 4}]), store)
+
+    assert (outcome.ran, outcome.run.report["rows_changed"]) == (0, 0)
+
+
 # -- changes -----------------------------------------------------------------------------------------
 
 
@@ -623,6 +743,21 @@ def test_a_changed_function_stops_with_what_changed(store: Store) -> None:
         "Use --fresh (fresh=True) to start the experiment over, --accept-changes (accept_changes=True) "
         "to go on with what is recorded, or another experiment's name."
     )
+
+
+def test_a_record_whose_parts_were_made_in_another_way_is_unchanged_once_and_recorded_anew(
+    store: Store,
+) -> None:
+    def made(method: str, body: str) -> Any:
+        return runnable(right, rows("a"), fingerprint={"method": method, "function eval_x": body})
+
+    run(runnable(right, rows("a"), fingerprint={"function eval_x": "one"}), store)
+
+    outcome = run(made("2", "two"), store)
+
+    assert outcome.ran == 0
+    with pytest.raises(ExperimentChanged):
+        run(made("2", "three"), store)
 
 
 def test_accepted_changes_go_on_and_are_the_new_state(store: Store) -> None:

@@ -395,6 +395,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
             " FROM experiments",
             (os.getpid(), time.time()),
         )
+        connection.execute("ALTER TABLE records DROP COLUMN row_hash")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
 
@@ -405,4 +406,24 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
     assert store.counts(store.open_evaluation(SPEC)) == (4, 0)
     with pytest.raises(Locked, match="on elsewhere"):
         store.lock(SPEC.experiment, holder="me")
+    store.close()
+
+
+def test_a_file_of_the_third_format_is_brought_up_to_date_and_its_samples_have_no_hash(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    start(path, "s", 3).communicate()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE records DROP COLUMN row_hash")
+        connection.execute("PRAGMA user_version = 3")
+    connection.close()
+
+    store = open_store(path)
+    evaluation_id = store.open_evaluation(SPEC)
+    known = store.known(evaluation_id, [("s0", 0), ("s1", 0), ("s2", 0)])
+
+    assert [one.row_hash for one in known.values()] == [None, None, None]
+    with store._database.reading() as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
     store.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from evalve.contracts import Rows
-from evalve.declare.ids import SampleIds, Unnamed
+from evalve.declare.ids import SampleIds, Unnamed, content_hash
 from evalve.declare.iterators import has_rows_left, is_one_shot
 from evalve.declare.pulling import (
     Kept,
@@ -176,6 +176,7 @@ class SampleRows:
         self._if_none = if_none
         self._ids = SampleIds(dataset.where)
         self._count = 0
+        self._has_ended = False
         self._is_closed = False
 
     def size(self) -> int | None:
@@ -195,7 +196,15 @@ class SampleRows:
             rows = await self._pull.take(at_most)
         except SourceBroke as broke:
             raise self._broke(broke.cause, self._count + 1) from broke.cause
+        self._has_ended = not rows and not self._is_closed
         return [] if self._is_closed else self._samples(rows)
+
+    def is_whole(self) -> bool:
+        """Whether the source has been read to its own end, not only to the limit."""
+        return self._has_ended or self._count == self._pull.size
+
+    def lacking(self, ids: Sequence[str]) -> list[str]:
+        return self._ids.lacking(ids)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -219,8 +228,12 @@ class SampleRows:
             except Exception as error:  # a property or a mapping of the person's own raised
                 raise self._broke(error, index + 1) from error
             row_json = to_json(stored)
-            samples.append(Sample("", index, values, row_json))
-            named.append(Unnamed(row_json) if row_id is None else row_id)
+            if row_id is None:
+                samples.append(Sample("", index, values, row_json))
+                named.append(Unnamed(row_json))
+            else:
+                samples.append(Sample("", index, values, row_json, content_hash(row_json)))
+                named.append(row_id)
         for sample, sample_id in zip(samples, self._ids.assign(named), strict=True):
             sample.id = sample_id
         self._count += len(rows)

@@ -1,8 +1,9 @@
 """What an evaluation is made of, as text by part, so that a later run can tell whether it changed.
 
-The parts are the function without its decorators, the functions of its own file that it calls, and
-the literal constants of its file that it reads (a prompt, a threshold). Comments, layout, docstrings,
-datasets, concurrency and timeouts are not among them.
+The parts are the function without its decorators; the functions, classes, constants and imports of its
+own file that it reaches by name; the fixtures of that file that it takes; and the plain values that it
+captured from a function around it. An assignment counts by its text, not by what it came to, or a time or
+an environment variable would be a change in every run.
 """
 
 from __future__ import annotations
@@ -10,89 +11,152 @@ from __future__ import annotations
 import ast
 import copy
 import linecache
-from collections.abc import Callable, Iterator
-from types import CodeType
+from collections.abc import Callable, Iterable, Mapping
+from types import CodeType, FunctionType
 from typing import Any
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+from evalve.declare.bindings import Binding, FunctionNode, bare, bindings, names_read
+from evalve.declare.captured import captured_functions, is_beside, unwrapped
+
+METHOD = "2"
+"""How the parts are made. Records made otherwise cannot be compared, and so are not called changed."""
 
 
-def fingerprint(function: Callable[..., Any], columns: tuple[str, ...]) -> dict[str, str]:
-    """Part name → normalised source text."""
-    parts = {"columns": ", ".join(columns)}
-    code = getattr(function, "__code__", None)
-    if code is None:
+def fingerprint(
+    function: Callable[..., Any], columns: tuple[str, ...], captured: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Part name → normalised source text; `captured` is what the function captured when it was declared."""
+    name = getattr(function, "__name__", "")
+    wrappers, own = unwrapped(function)
+    parts = {"method": METHOD, "columns": ", ".join(columns)}
+    parts.update({f"captured {variable}": text for variable, text in (captured or {}).items()})
+    if not isinstance(own, FunctionType):
         return parts
+    code = own.__code__
     module = _parsed(code.co_filename)
-    node = _definition(module, code.co_firstlineno, function.__name__) if module is not None else None
-    if module is None or node is None:
+    node = _definition(module, code) if module is not None else None
+    if module is None or not isinstance(node, FunctionNode):
         # no source at hand (an interactive prompt): the compiled form is all there is
-        parts[f"function {function.__name__}"] = _compiled(code, function.__doc__)
+        parts[f"function {name}"] = _compiled(code, own.__doc__)
         return parts
-    bare = _bare(node)
-    parts[f"function {function.__name__}"] = ast.unparse(bare)
-    parts.update(_used(module, bare))
+    collected = _Parts(module, own, parts)
+    collected.add_evaluation(name, node, columns)
+    for wrapper in wrappers:
+        if is_beside(wrapper, own):
+            collected.add_captured(f"function {wrapper.__code__.co_name}", wrapper)
     return parts
 
 
-def _used(module: ast.Module, start: FunctionNode) -> dict[str, str]:
-    """The functions and constants of the module that are reachable from the bare function, by name."""
-    functions, constants = _top_level(module)
-    parts: dict[str, str] = {}
-    seen = {start.name}
-    waiting = [start]
-    while waiting:
-        for name in _names_read(waiting.pop()):
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in functions:
-                helper = _bare(functions[name])
-                parts[f"function {name}"] = ast.unparse(helper)
-                waiting.append(helper)
-            elif name in constants:
-                parts[f"constant {name}"] = ast.unparse(constants[name])
-    return parts
+class _Parts:
+    """Follows names through one file and keeps the text of what they lead to."""
+
+    def __init__(self, module: ast.Module, own: FunctionType, parts: dict[str, str]) -> None:
+        self._module = module
+        self._own = own
+        self._top_level = bindings(module.body)
+        self._seen: set[str] = set()
+        self._parts = parts
+
+    def add_evaluation(self, name: str, node: FunctionNode, columns: tuple[str, ...]) -> None:
+        plain = _without_decorators(bare(node))
+        self._parts[f"function {name}"] = ast.unparse(plain)
+        self._seen.add(node.name)
+        self._add_what_it_captured(self._own)
+        self._follow(names_read(plain) - {*self._own.__code__.co_freevars})
+        self._follow_fixtures(set(_parameters(node)) - {*columns})
+        owner = _class_around(self._module, node)
+        if owner is not None:
+            self._follow_members(owner, plain)
+
+    def add_captured(self, part: str, function: FunctionType) -> None:
+        """A function that is no name of the file: one inside another, or what a decorator has made."""
+        if part in self._parts:
+            return
+        node = _definition(self._module, function.__code__)
+        if node is None:
+            self._parts[part] = _compiled(function.__code__, function.__doc__)
+            return
+        plain = bare(node) if isinstance(node, FunctionNode) else node
+        self._parts[part] = ast.unparse(plain)
+        self._add_what_it_captured(function)
+        self._follow(names_read(plain) - {*function.__code__.co_freevars})
+
+    def _add_what_it_captured(self, function: FunctionType) -> None:
+        for variable, inner in captured_functions(function):
+            if inner is not self._own:
+                self.add_captured(f"captured {variable}", inner)
+
+    def _follow(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            found = self._top_level.get(name)
+            if found is not None and name not in self._seen:
+                self._seen.add(name)
+                self._add(name, found)
+
+    def _follow_fixtures(self, names: Iterable[str]) -> None:
+        self._follow(name for name in names if any(map(_is_fixture, self._top_level.get(name, ()))))
+
+    def _follow_members(self, owner: ast.ClassDef, node: ast.AST) -> None:
+        """What an evaluation that is a method uses of its class: `self.prompt`."""
+        self._follow(name for base in owner.bases for name in names_read(base))
+        members = bindings(owner.body)
+        waiting = [node]
+        while waiting:
+            for name in _attributes_of_self(waiting.pop()):
+                part = f"{owner.name}.{name}"
+                if name in members and part not in self._seen:
+                    self._seen.add(part)
+                    self._add(part, members[name])
+                    waiting += [binding.node for binding in members[name]]
+
+    def _add(self, name: str, found: list[Binding]) -> None:
+        plain = [_without_fixture_mark(binding) for binding in found]
+        self._parts[f"{found[0].kind} {name}"] = "\n".join(dict.fromkeys(one.text() for one in plain))
+        for binding in plain:
+            self._follow(binding.reads())
+        for binding in filter(_is_fixture, found):
+            self._follow_fixtures(_parameters(binding.node))
 
 
-def _top_level(module: ast.Module) -> tuple[dict[str, FunctionNode], dict[str, ast.expr]]:
-    functions: dict[str, FunctionNode] = {}
-    constants: dict[str, ast.expr] = {}
-    for statement in module.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions[statement.name] = statement
-        elif isinstance(statement, ast.Assign) and _is_literal(statement.value):
-            for target in statement.targets:
-                if isinstance(target, ast.Name):
-                    constants[target.id] = statement.value
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            value = statement.value
-            if value is not None and _is_literal(value):
-                constants[statement.target.id] = value
-    return functions, constants
+def _without_decorators(node: FunctionNode) -> FunctionNode:
+    plain = copy.copy(node)
+    plain.decorator_list = []
+    return plain
 
 
-def _is_literal(value: ast.expr) -> bool:
-    try:
-        ast.literal_eval(value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
+def _without_fixture_mark(binding: Binding) -> Binding:
+    """A fixture's decorator holds its scope and parameters, and each parameter has records of its own."""
+    if not _is_fixture(binding):
+        return binding
+    assert isinstance(binding.node, FunctionNode)
+    return Binding(binding.kind, _without_decorators(binding.node), binding.under)
 
 
-def _names_read(node: ast.AST) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-            yield inner.id
+def _is_fixture(binding: Binding) -> bool:
+    decorators = binding.node.decorator_list if isinstance(binding.node, FunctionNode) else []
+    return any("fixture" in ast.unparse(decorator) for decorator in decorators)
 
 
-def _bare(node: FunctionNode) -> FunctionNode:
-    """The function without decorators and docstring; parsing has already dropped comments and layout."""
-    bare = copy.copy(node)
-    bare.decorator_list = []
-    if ast.get_docstring(node, clean=False) is not None:
-        bare.body = node.body[1:] or [ast.Pass()]
-    return bare
+def _parameters(node: ast.AST) -> list[str]:
+    if not isinstance(node, FunctionNode):
+        return []
+    arguments = node.args
+    return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def _attributes_of_self(node: ast.AST) -> list[str]:
+    return [
+        inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute)
+        and isinstance(inner.value, ast.Name)
+        and inner.value.id in ("self", "cls")
+    ]
+
+
+def _class_around(module: ast.Module, node: ast.AST) -> ast.ClassDef | None:
+    classes = (one for one in ast.walk(module) if isinstance(one, ast.ClassDef))
+    return next((one for one in classes if node in one.body), None)
 
 
 def _compiled(code: CodeType, docstring: str | None) -> str:
@@ -109,11 +173,16 @@ def _constant(value: Any) -> str:
     return repr(value)
 
 
-def _definition(module: ast.Module, first_line: int, name: str) -> FunctionNode | None:
+def _definition(module: ast.Module, code: CodeType) -> FunctionNode | ast.Lambda | None:
+    """Where the code was compiled from; `None` where that is not certain."""
+    if code.co_name == "<lambda>":
+        lambdas = [one for one in ast.walk(module) if isinstance(one, ast.Lambda)]
+        here = [one for one in lambdas if one.lineno == code.co_firstlineno]
+        return here[0] if len(here) == 1 else None
     for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+        if isinstance(node, FunctionNode) and node.name == code.co_name:
             lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
-            if first_line in lines:
+            if code.co_firstlineno in lines:
                 return node
     return None
 

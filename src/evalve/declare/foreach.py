@@ -16,6 +16,7 @@ from typing import Any
 
 from evalve.callers import caller
 from evalve.contracts import EvaluationSpec, Runnable, Strategy
+from evalve.declare.captured import captured_values
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.errors import DeclarationError
@@ -42,6 +43,8 @@ class Evaluation:
     retries: Any = None
     require: tuple[Threshold, ...] = ()
     storage: Any = None
+    captured: Mapping[str, str] = field(default_factory=dict)
+    """What the function captured from the one around it, as it was at the declaration."""
 
     @property
     def is_async(self) -> bool:
@@ -81,7 +84,7 @@ class Evaluation:
             key=key,
             name=self.name + variant,
             columns=self.columns,
-            fingerprint=fingerprint(self.function, self.columns),
+            fingerprint=fingerprint(self.function, self.columns, self.captured),
         )
         bound = (
             functools.partial(self.function, *leading, **arguments) if leading or arguments else self.function
@@ -187,6 +190,7 @@ class ForEach:
             retries=self._retries,
             require=getattr(function, "__evalve_require__", ()),
             storage=self._storage,
+            captured=captured_values(function),
         )
         return _callable(evaluation, signature)
 

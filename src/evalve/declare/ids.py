@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,10 @@ from evalve.errors import DatasetError
 
 _CHUNK = 500
 """Ids per query: below the 999 variables that the oldest SQLite allows."""
+
+
+_OF_CONTENT = re.compile(r"([0-9a-f]{16})(?:-([0-9]+))?")
+"""The id of a row without one of its own."""
 
 
 class Unnamed(NamedTuple):
@@ -37,6 +42,13 @@ class SampleIds:
         for start in range(0, len(rows), _CHUNK):
             ids += self._assign_chunk(rows[start : start + _CHUNK])
         return ids
+
+    def lacking(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that no row so far has."""
+        absent: list[str] = []
+        for start in range(0, len(ids), _CHUNK):
+            absent += self._lacking_chunk(ids[start : start + _CHUNK])
+        return absent
 
     def fingerprint(self) -> str:
         """The ids so far and their number, whatever their order."""
@@ -72,6 +84,20 @@ class SampleIds:
         self._sum = (self._sum + sum(keys)) % 2**64
         return ids
 
+    def _lacking_chunk(self, ids: Sequence[str]) -> list[str]:
+        if self._database is None:
+            return [*ids]
+        named = {name for name, _ in _select(self._database, "SELECT id, number FROM named WHERE id", [*ids])}
+        of_content: dict[str, tuple[int, int]] = {}
+        for row_id in ids:
+            if row_id not in named and (match := _OF_CONTENT.fullmatch(row_id)):
+                key = int.from_bytes(bytes.fromhex(match[1]), "big", signed=True)
+                of_content[row_id] = key, int(match[2] or 1)
+        keys = [key for key, _ in of_content.values()]
+        counts = dict(_select(self._database, "SELECT key, count FROM unnamed WHERE key", keys))
+        there = {row_id for row_id, (key, ordinal) in of_content.items() if counts.get(key, 0) >= ordinal}
+        return [row_id for row_id in ids if row_id not in named and row_id not in there]
+
     def _remember_named(self, database: sqlite3.Connection, named: dict[str, int]) -> None:
         names = list(named)
         clashes = _select(database, "SELECT id, number FROM named WHERE id", names)
@@ -85,6 +111,11 @@ class SampleIds:
             f"{self._where}: rows {first} and {second} have the id {row_id!r}; "
             "ids must be unique within a dataset"
         )
+
+
+def content_hash(row_json: str) -> int:
+    """64 bits, with a sign, as SQLite stores whole numbers."""
+    return int.from_bytes(hashlib.sha256(row_json.encode()).digest()[:8], "big", signed=True)
 
 
 def _number_equal_rows(

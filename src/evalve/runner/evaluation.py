@@ -90,6 +90,7 @@ async def run_evaluation(
             raise
         finally:
             progress.finished(tally)
+        _leave_out_removed(journey, store)
     return _judged(evaluation, journey, store)
 
 
@@ -198,6 +199,7 @@ class _Journey:
             "ran": tally.done + tally.failed,
             "skipped": self.plan.skipped,
             "failed": tally.failed,
+            "rows_changed": self.plan.rows_changed,
             "cpu_s": usage.cpu_s() - self._cpu_s,
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,
@@ -252,6 +254,19 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
         await asyncio.shield(rows.close())
 
 
+def _leave_out_removed(journey: _Journey, store: Store) -> None:
+    """What is recorded of rows that the whole dataset no longer has stays, and does not count."""
+    evaluation_id, rows, tally = journey.run.evaluation_id, journey.rows, journey.tally
+    if journey.turns.stopping or not rows.is_whole():
+        return
+    met = journey.plan.skipped + tally.done + tally.failed
+    if sum(store.counts(evaluation_id)) == met:
+        return  # the usual case, without a look at every id
+    for sample_ids in store.sample_ids(evaluation_id):
+        if removed := rows.lacking(sample_ids):
+            store.leave_out(evaluation_id, removed)
+
+
 def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     evaluation_id = journey.run.evaluation_id
     before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
@@ -296,6 +311,8 @@ def _refuse_changes(evaluation: Runnable, store: Store) -> None:
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    if before.get("method") != now.get("method"):
+        return  # made in another way: nothing can be told, and this run records them anew
     for part in sorted({*before, *now}):
         old, new = before.get(part), now.get(part)
         if old == new:

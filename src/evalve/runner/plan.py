@@ -33,6 +33,7 @@ class Plan:
         self.rows_read = 0
         self.skipped = 0
         self.failed_before = 0
+        self.rows_changed = 0
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -92,15 +93,20 @@ class Plan:
         attempts = []
         moved = []
         for sample in samples:
+            has_changed = False
             for repeat in range(self._repeat):
                 was = known.get((sample.id, repeat)) if known else None
+                if was is not None and was.index != sample.index:
+                    moved.append((sample.id, sample.index))
                 if was is None or was.status == "failed":
                     attempts.append(Attempt(sample, repeat))
                     self.failed_before += was is not None
-                    continue
-                self.skipped += 1
-                if was.index != sample.index:
-                    moved.append((sample.id, sample.index))
+                elif was.row_hash != sample.row_hash and None not in (was.row_hash, sample.row_hash):
+                    attempts.append(Attempt(sample, repeat))
+                    has_changed = True
+                else:
+                    self.skipped += 1
+            self.rows_changed += has_changed
         if moved:
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
         if self._longest_first:

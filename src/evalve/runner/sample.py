@@ -12,6 +12,7 @@ from evalve.errors import EvalveError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
 from evalve.runner.calling import Call
+from evalve.runner.owning import own_values
 from evalve.runner.retries import STOP, RetryPolicy, Tried, Verdict
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.turns import Body, Ending, Turns
@@ -112,7 +113,7 @@ class SampleRunner:
         )
         value = None
         try:
-            value = await self._called(sample.values, attempt)
+            value = await self._called(own_values(sample.values), attempt)
             attempt.take(value)
         except asyncio.CancelledError as error:
             if self._turns.is_cancelling():

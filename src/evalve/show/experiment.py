@@ -78,6 +78,8 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     yield visible(one.label)
     yield f"  status    {visible(one.status)}"
     yield f"  samples   {samples_line(one.info)}"
+    if one.info.left_out:
+        yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
     if made := calls_made(one.runs):
         yield f"  calls     {figures.calls(made)}"
@@ -173,6 +175,7 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "total": info.total,
         "done": info.done,
         "failed": info.failed,
+        "left_out": info.left_out,
         "started_at": info.first_started_at,
         "ended_at": info.last_ended_at,
         "wall_s": info.wall_s,

@@ -68,6 +68,16 @@ def out_of(part: int, whole: int | None) -> str:
     return f"{part}/{'?' if whole is None else whole}"
 
 
+def left_out(count: int) -> str:
+    return f"{plural(count, 'recorded sample')} {'is' if count == 1 else 'are'} no longer in the dataset"
+
+
+def rows_changed(count: int) -> str:
+    if count == 1:
+        return "1 row has changed since it was recorded and runs again"
+    return f"{count} rows have changed since they were recorded and run again"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 

@@ -22,6 +22,7 @@ def overview_html(one: Overview, *, verdict: Sequence[str], records: Iterable[Re
     parts = [
         f"<p><b>{escaped(one.label)}</b>: {escaped(one.status)}; {escaped(samples_line(one.info))}; "
         f"{escaped(time_line(one.info))}</p>",
+        f"<p>{figures.left_out(one.info.left_out)}</p>" if one.info.left_out else "",
         table_html(["evaluator", "metric", "value [95% interval]", "samples"], metrics) if metrics else "",
         *(f"<p><b>not passed</b>: {escaped(problem)}</p>" for problem in verdict),
         table_html(["sample", "status", "scores or failure", "time", "prompt or row"], map(_cells, records)),

@@ -47,6 +47,10 @@ class Told:
     """Where `evalve show` must be told to look; `None` where it finds the records by itself."""
     broken: bool = False
     """Whether it broke off, for example because its dataset did."""
+    left_out: int = 0
+    """Recorded samples that are no longer in the dataset."""
+    rows_changed: int = 0
+    """Rows with another content than what was recorded under their ids."""
 
     @classmethod
     def about(
@@ -60,6 +64,7 @@ class Told:
         stop_reason: str = "",
         calls: Mapping[str, float] | None = None,
         storage: str | None = None,
+        rows_changed: int = 0,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -77,6 +82,8 @@ class Told:
             stop_reason=stop_reason,
             calls=dict(calls or {}),
             storage=storage,
+            left_out=info.left_out,
+            rows_changed=rows_changed,
         )
 
     @classmethod
@@ -159,6 +166,10 @@ def summary_lines(
             yield f"  {visible(line)}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
+        if one.rows_changed:
+            yield f"  {figures.rows_changed(one.rows_changed)}"
+        if one.left_out:
+            yield f"  {figures.left_out(one.left_out)}"
         if one.stop_reason:
             yield f"  stopped: {visible(one.stop_reason)}"
         if one.is_empty:

@@ -113,6 +113,7 @@ def _values(draft: RecordDraft) -> tuple[object, ...]:
         draft.started_at,
         draft.tries,
         draft.run_id,
+        sample.row_hash,
         draft.scores_json,
         draft.failure_json,
         draft.history_json,

@@ -23,7 +23,7 @@ SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
        scores, failure, history, prompt, response, "row", calls
 FROM records WHERE id IN ({})
 """
-_KNOWN = "SELECT id, status, idx, working_s FROM records WHERE id IN ({})"
+_KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
 
 
 def read_records(
@@ -31,7 +31,7 @@ def read_records(
 ) -> Iterator[Record]:
     # sorted by id alone: a sort of whole rows would copy every prompt and response to a temporary file
     ids = connection.execute(
-        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND status = coalesce(?, status)"
+        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND idx >= 0 AND status = coalesce(?, status)"
         " ORDER BY idx, sample_id, repeat",
         (*record_range(evaluation.id), status),
     )
@@ -46,7 +46,8 @@ def read_observations(
     connection: sqlite3.Connection, evaluation_id: int
 ) -> Iterator[tuple[str, int, list[Score]]]:
     rows = connection.execute(
-        "SELECT sample_id, repeat, scores FROM records WHERE id BETWEEN ? AND ? AND status = 'done'"
+        "SELECT sample_id, repeat, scores FROM records WHERE id BETWEEN ? AND ? AND idx >= 0"
+        " AND status = 'done'"
         " ORDER BY idx, sample_id, repeat",
         record_range(evaluation_id),
     )
@@ -62,6 +63,14 @@ def read_observations(
         yield sample_id, repeat, scores.copy()
 
 
+def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:
+    rows = connection.execute(
+        "SELECT sample_id FROM records WHERE id BETWEEN ? AND ? AND idx >= 0", record_range(evaluation_id)
+    )
+    while chunk := [sample_id for (sample_id,) in rows.fetchmany(_AT_ONCE)]:
+        yield chunk
+
+
 def read_known(
     connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[Key], index: Keys
 ) -> dict[Key, Known]:
@@ -74,8 +83,8 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, status, place, working_s in rows:
-            found[key_of[record_id]] = Known(status, place, working_s)
+        for record_id, status, place, working_s, row_hash in rows:
+            found[key_of[record_id]] = Known(status, place, working_s, row_hash)
     return found
 
 

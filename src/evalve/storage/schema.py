@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-VERSION = 3
+VERSION = 4
 """Kept in `PRAGMA user_version`."""
 
 APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's databases
@@ -12,6 +12,10 @@ APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's data
 ROOM_PER_EVALUATION = 1 << 40
 """Ids of an evaluation's records lie in one range, so that it is read and deleted by one sequential scan
 however many others share the file; an index on the evaluation would cost time on every insert."""
+
+NOWHERE = -1
+"""The place (`idx`) of a sample that is no longer in the dataset. It is kept, and counts again when its row
+comes back and gives it a place; all reads but the search for known samples leave it out."""
 
 LOCKS = """
 CREATE TABLE locks (
@@ -63,13 +67,14 @@ CREATE TABLE records (
     evaluation_id INTEGER NOT NULL,
     sample_id TEXT NOT NULL,
     repeat INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
+    idx INTEGER NOT NULL,  -- the place in the dataset, or -1
     status TEXT NOT NULL,
     working_s REAL NOT NULL,
     wall_s REAL NOT NULL,
     started_at TEXT NOT NULL,
     tries INTEGER NOT NULL,
     run_id TEXT NOT NULL,
+    row_hash INTEGER,  -- NULL where its id is its hash; ahead of the long texts, which are slow to read past
     scores TEXT NOT NULL,
     failure TEXT,
     history TEXT,  -- NULL where the only try succeeded
@@ -97,6 +102,7 @@ MIGRATIONS = {
         " heartbeat_at FROM locks_of_one",
         "DROP TABLE locks_of_one",
     ),
+    3: ("ALTER TABLE records ADD COLUMN row_hash INTEGER",),
 }
 """What leads from each earlier version to the next."""
 
@@ -108,6 +114,7 @@ VALUE_COLUMNS = (
     "started_at",
     "tries",
     "run_id",
+    "row_hash",
     "scores",
     "failure",
     "history",

@@ -24,8 +24,8 @@ from evalve.records import Record, Score, Status
 from evalve.storage.database import Database, MemoryDatabase, snapshot
 from evalve.storage.keys import Keys
 from evalve.storage.locks import ExperimentLock, Locks
-from evalve.storage.rows import read_durations, read_known, read_observations, read_records
-from evalve.storage.schema import record_range
+from evalve.storage.rows import read_durations, read_known, read_observations, read_records, read_sample_ids
+from evalve.storage.schema import NOWHERE, record_range
 from evalve.storage.summaries import read_counts, read_evaluations, read_experiments, read_runs
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
 
@@ -81,6 +81,15 @@ class SqliteStore:
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
         self._writer.add(draft, sink)
+
+    def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]:
+        """The samples that count, some at a time; of repeats that may be more than once."""
+        return self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id))
+
+    def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
+        """Keep samples without counting them, until they are given a place in the dataset again."""
+        self._writer.reindex(evaluation_id, [(sample_id, NOWHERE) for sample_id in sample_ids])
+        self._writer.flush()
 
     def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
         """Record that a run starts; earlier ones that never ended are called broken."""
@@ -166,9 +175,11 @@ class SqliteStore:
         return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
 
     def counts(self, evaluation_id: int) -> tuple[int, int]:
+        """How many are done and how many failed, after everything that is queued."""
+        self._writer.flush()
         with self._database.reading() as connection:
-            done, failed, _ = read_counts(connection, evaluation_id)
-        return done, failed
+            counts = read_counts(connection, evaluation_id)
+        return counts.done, counts.failed
 
     def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
         """How long each sample worked when last done by the evaluation of this key, in any experiment."""

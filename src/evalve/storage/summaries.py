@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalve.contracts import EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
 from evalve.jsontext import from_json
@@ -45,7 +45,7 @@ def read_evaluations(connection: sqlite3.Connection, experiment: str) -> list[Ev
 
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
-    done, failed, working_s = read_counts(connection, evaluation_id)
+    counts = read_counts(connection, evaluation_id)
     spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
     return EvaluationInfo(
@@ -58,25 +58,36 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             fingerprint=from_json(fingerprint),
         ),
         # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= done + failed else None,
-        done=done,
-        failed=failed,
+        total=total if total is not None and total >= counts.done + counts.failed else None,
+        done=counts.done,
+        failed=counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
         last_ended_at=max(ends, default=None),
         wall_s=sum(wall_s for _, _, wall_s in spans),
-        working_s=working_s,
+        working_s=counts.working_s,
         metrics=from_json(metrics),
+        left_out=counts.left_out,
     )
 
 
-def read_counts(connection: sqlite3.Connection, evaluation_id: int) -> tuple[int, int, float]:
-    """How many are done, how many failed, and their working time."""
-    done, failed, working_s = connection.execute(
-        "SELECT coalesce(sum(status = 'done'), 0), coalesce(sum(status = 'failed'), 0), total(working_s)"
+class Counts(NamedTuple):
+    """How many are done, how many failed, how long all worked, and how many samples count no more."""
+
+    done: int
+    failed: int
+    working_s: float
+    left_out: int
+
+
+def read_counts(connection: sqlite3.Connection, evaluation_id: int) -> Counts:
+    row = connection.execute(
+        "SELECT coalesce(sum(idx >= 0 AND status = 'done'), 0),"
+        " coalesce(sum(idx >= 0 AND status = 'failed'), 0), total(working_s),"
+        " count(DISTINCT CASE WHEN idx < 0 THEN sample_id END)"
         " FROM records WHERE id BETWEEN ? AND ?",
         record_range(evaluation_id),
     ).fetchone()
-    return done, failed, working_s
+    return Counts(*row)
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:

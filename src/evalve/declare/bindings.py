@@ -1,0 +1,208 @@
+"""What the statements of a file give names to, and which names of the file a piece of it reads."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import symtable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_Node = TypeVar("_Node", bound=FunctionNode | ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands above a statement and decides about it: `if LONG`, `except ImportError`."""
+
+    word: str
+    nodes: tuple[ast.AST, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.word, ", ".join(map(ast.unparse, self.nodes))]).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One statement that gives a name its value, or changes the value that it has."""
+
+    kind: str
+    """`function`, `class`, `import` or `constant`."""
+    node: ast.AST
+    under: tuple[Header, ...] = ()
+    changes: bool = False
+    """`LIMITS["words"] = 5`, `RULES.append(…)`: nothing by itself."""
+
+    def text(self) -> str:
+        """Normalised: without comments, layout and docstrings."""
+        return "\n".join([*map(str, self.under), ast.unparse(self.node)])
+
+    def reads(self) -> set[str]:
+        names = names_read(self.node)
+        for header in self.under:
+            names.update(*map(names_read, header.nodes))
+        return names
+
+
+def bindings(body: Iterable[ast.stmt]) -> dict[str, list[Binding]]:
+    """By name, in the order in which they stand, those inside `if`, `try`, `with` and loops included."""
+    found: dict[str, list[Binding]] = {}
+    for name, binding in _bound(body, ()):
+        there = found.setdefault(name, [])
+        if not binding.changes or (there and there[0].kind != "import"):
+            there.append(binding)
+    return {name: there for name, there in found.items() if there}
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """The names that a piece of a file takes from around it: not its parameters and local variables."""
+    try:
+        table = symtable.symtable(ast.unparse(node), "<part>", "exec")
+    except (SyntaxError, ValueError, RecursionError):  # cannot stand alone (`nonlocal`): rather too many
+        return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return set(_read_outside(table))
+
+
+def bare(node: _Node) -> _Node:
+    """A definition without its docstring, and a class without those of its methods."""
+    shallow = copy.copy(node)
+    if ast.get_docstring(node, clean=False) is not None:
+        shallow.body = node.body[1:] or [ast.Pass()]
+    if isinstance(node, ast.ClassDef):
+        shallow.body = [
+            bare(one) if isinstance(one, FunctionNode | ast.ClassDef) else one for one in shallow.body
+        ]
+    return shallow
+
+
+def _read_outside(table: symtable.SymbolTable) -> Iterator[str]:
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (table.get_type() == "module" or symbol.is_global()):
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _read_outside(inner)
+
+
+def _bound(body: Iterable[ast.stmt], under: tuple[Header, ...]) -> Iterator[tuple[str, Binding]]:
+    for statement in body:
+        if isinstance(statement, FunctionNode):
+            yield statement.name, Binding("function", bare(statement), under)
+        elif isinstance(statement, ast.ClassDef):
+            yield statement.name, Binding("class", bare(statement), under)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from _imported(statement, under)
+        else:
+            yield from _assigned_by(statement, under)
+            yield from _named_within(statement, under)
+            for header, inner in _blocks(statement):
+                yield from _bound(inner, (*under, header) if header.word else under)
+
+
+def _imported(
+    statement: ast.Import | ast.ImportFrom, under: tuple[Header, ...]
+) -> Iterator[tuple[str, Binding]]:
+    """One by one, so that another name in the same statement is no change."""
+    for alias in statement.names:
+        one = copy.copy(statement)
+        one.names = [alias]
+        name = alias.asname or alias.name
+        if isinstance(statement, ast.Import) and alias.asname is None:
+            name = alias.name.partition(".")[0]  # `import a.b` gives a name to `a`
+            one.names = [ast.alias(name)]
+        yield name, Binding("import", one, under)
+
+
+def _assigned_by(statement: ast.stmt, under: tuple[Header, ...]) -> Iterator[tuple[str, Binding]]:
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from _assigned(target, statement.value, statement, under)
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from _assigned(statement.target, statement.value, statement, under)
+    elif isinstance(statement, ast.AugAssign):
+        yield from _changed(statement.target, statement, under)
+    elif isinstance(statement, ast.For | ast.AsyncFor):
+        for name in _names_in(statement.target):
+            yield name, Binding("constant", statement.iter, under)
+    elif isinstance(statement, ast.With | ast.AsyncWith):
+        for item in statement.items:
+            for name in _names_in(item.optional_vars):
+                yield name, Binding("constant", item.context_expr, under)
+    elif isinstance(statement, ast.Expr) and isinstance(called := statement.value, ast.Call):
+        yield from _changed(called.func, statement, under) if isinstance(called.func, ast.Attribute) else ()
+
+
+def _assigned(
+    target: ast.expr, value: ast.expr, statement: ast.stmt, under: tuple[Header, ...]
+) -> Iterator[tuple[str, Binding]]:
+    if isinstance(target, ast.Name):
+        yield target.id, Binding("constant", value, under)
+    elif isinstance(target, ast.Tuple | ast.List):
+        if isinstance(value, ast.Tuple | ast.List) and _fit(target.elts, value.elts):
+            for one, its_value in zip(target.elts, value.elts, strict=True):
+                yield from _assigned(one, its_value, statement, under)
+        else:
+            for name in _names_in(target):
+                yield name, Binding("constant", statement, under)
+    else:
+        yield from _changed(target, statement, under)
+
+
+def _changed(
+    target: ast.expr, statement: ast.stmt, under: tuple[Header, ...]
+) -> Iterator[tuple[str, Binding]]:
+    """The name at the root of `NAME`, `NAME.attribute`, `NAME[key]`."""
+    root = target
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    if isinstance(root, ast.Name):
+        yield root.id, Binding("constant", statement, under, changes=True)
+
+
+def _named_within(statement: ast.stmt, under: tuple[Header, ...]) -> Iterator[tuple[str, Binding]]:
+    """What `:=` names in the statement's own expressions."""
+    waiting = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.expr)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id, Binding("constant", node.value, under)
+        if not isinstance(node, ast.Lambda):
+            waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.expr)]
+
+
+def _blocks(statement: ast.stmt) -> Iterator[tuple[Header, list[ast.stmt]]]:
+    """The statements inside a statement, with what decides about them."""
+    if isinstance(statement, ast.If | ast.While):
+        word = "if" if isinstance(statement, ast.If) else "while"
+        yield Header(word, (statement.test,)), statement.body
+        yield Header(f"else of {word}", (statement.test,)), statement.orelse
+    elif isinstance(statement, ast.For | ast.AsyncFor):
+        yield _for(statement), statement.body
+        yield Header("else of for"), statement.orelse
+    elif isinstance(statement, ast.With | ast.AsyncWith):
+        yield Header("with", tuple(item.context_expr for item in statement.items)), statement.body
+    elif isinstance(statement, ast.Try | ast.TryStar):
+        yield Header(""), statement.body
+        for handler in statement.handlers:
+            yield Header("except", (handler.type,) if handler.type else ()), handler.body
+        yield Header("else of try"), statement.orelse
+        yield Header("finally"), statement.finalbody
+    elif isinstance(statement, ast.Match):
+        for case in statement.cases:
+            guard = (case.guard,) if case.guard is not None else ()
+            yield Header("match", (statement.subject, case.pattern, *guard)), case.body
+
+
+def _for(statement: ast.For | ast.AsyncFor) -> Header:
+    return Header(f"for {ast.unparse(statement.target)} in", (statement.iter,))
+
+
+def _fit(targets: list[ast.expr], values: list[ast.expr]) -> bool:
+    return len(targets) == len(values) and not any(isinstance(one, ast.Starred) for one in targets + values)
+
+
+def _names_in(target: ast.expr | None) -> Iterator[str]:
+    for node in ast.walk(target) if target is not None else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
