@@ -17,6 +17,7 @@ import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.gate.cache import CacheMode, ResponseCache
+from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.estimates import Estimates
@@ -474,6 +475,62 @@ async def test_an_error_is_never_kept(status: int, world: World) -> None:
     reply = await world.gate.exchange(a_request(), FakeSender())
 
     assert (reply.status, reply.cached) == (200, False)
+
+
+NO_ANSWERS = {
+    "a list": b"[1, 2]",
+    "null": b"null",
+    "content null": b'{"type": "message", "content": null, "usage": {"input_tokens": 9, "output_tokens": 3}}',
+    "a stream": b"".join(EVENTS),
+}
+
+
+@pytest.mark.parametrize("body", NO_ANSWERS.values(), ids=NO_ANSWERS)
+@virtually
+async def test_a_success_without_an_answer_in_it_is_asked_for_again_and_never_kept(
+    body: bytes, world: World
+) -> None:
+    sender = FakeSender([Reply(200, {}, body), ok("whole")])
+
+    reply = await world.gate.exchange(a_request(), sender)
+    kept = await world.gate.exchange(a_request(), sender)
+
+    assert b"whole" in reply.body
+    assert (kept.cached, kept.body) == (True, reply.body)
+    assert len(sender.sent_at_s) == 2
+
+
+@virtually
+async def test_what_is_still_no_answer_after_six_tries_says_so_and_is_not_kept(world: World) -> None:
+    sender = FakeSender([Reply(200, {}, NO_ANSWERS["content null"])])
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (200, 6)
+    assert reply.problem is not None
+    assert reply.problem.kind == "server"
+    assert world.cache.counts.stored == 0
+    assert world.meter.totals()["output_tokens"] == 6 * 3  # each was paid for
+
+
+@pytest.mark.parametrize("body", NO_ANSWERS.values(), ids=NO_ANSWERS)
+@virtually
+async def test_what_was_kept_and_is_no_answer_is_missing_with_a_warning(
+    body: bytes, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    understood = recognised(a_request())
+    assert understood is not None
+    key = numbered_key(
+        content_key(a_request(), meaning_headers=understood[0].meaning_headers), repeat=0, ordinal=0
+    )
+    await world.cache.keep(key, Reply(200, {}, body), understood[1])
+
+    reply = await world.gate.exchange(a_request(), FakeSender())
+    again = await world.gate.exchange(a_request(), FakeSender())
+
+    assert (reply.cached, again.cached) == (False, True)
+    assert reply.body == again.body == ok().body
+    assert "is no answer of claude-test and counts as missing" in caplog.text
 
 
 # -- going away

@@ -56,6 +56,10 @@ class _Errand:
         """Whose turn it is when evaluations compete."""
         return self.sample.evaluation if self.sample is not None else ""
 
+    def is_answer(self, kept: Reply) -> bool:
+        """Whether what was kept can be used: earlier versions kept every 200."""
+        return self.dialect.problem(kept, self.call) is None
+
 
 class Gate:
     """The one place that every call passes."""
@@ -104,7 +108,7 @@ class Gate:
         return await self._from_cache(errand, key)
 
     async def _from_cache(self, errand: _Errand, key: str) -> Reply:
-        async with self._cache.turn(key) as kept:
+        async with self._cache.turn(key, errand.is_answer) as kept:
             if kept is not None:
                 self._meter.hit(errand.sample)
                 return kept
@@ -153,7 +157,7 @@ class Gate:
             async with self._live(errand, None) as reply:
                 yield reply
             return
-        async with self._cache.turn(key) as kept:
+        async with self._cache.turn(key, errand.is_answer) as kept:
             if kept is None:
                 async with self._live(errand, key) as reply:
                     yield reply
@@ -183,7 +187,8 @@ class Gate:
                 problem = begun.problem
                 if problem is None or not await self._tries_again(errand, story, problem):
                     final = begun.final()
-                    yield StreamedReply(final.status, final.headers, _one_chunk(final.body))
+                    whole = _one_chunk(final.body)
+                    yield StreamedReply(final.status, final.headers, whole, problem=final.problem)
                     return
 
     async def _begun(self, errand: _Errand, stack: AsyncExitStack) -> _Tried:
@@ -275,23 +280,22 @@ class Gate:
     async def _answered(self, errand: _Errand, permit: Permit, reply: Reply) -> _Tried:
         """An answer came: settle what it took, and see what is wrong with it."""
         dialect, call = errand.dialect, errand.call
-        problem = dialect.problem(reply)
+        problem = reply.problem = dialect.problem(reply, call)
         stated = dialect.stated(reply.headers)
+        # a refused request counts as one; its tokens were never used
+        actual: Cost = permit.cost if reply.status < 300 else {"requests": permit.cost.get("requests", 0.0)}
+        usage = dialect.usage(call, reply.body) if reply.status < 300 else None
+        if usage is not None:  # also where it is no answer: it is paid for
+            actual = dialect.charged(call, usage)
+            self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
+            self._meter.used(call, usage, errand.sample)
         if problem is None:
-            usage = dialect.usage(call, reply.body)
-            actual: Cost = permit.cost
-            if usage is not None:
-                actual = dialect.charged(call, usage)
-                self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
-                self._meter.used(call, usage, errand.sample)
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
         self._meter.problem(problem, errand.sample)
         refusal = None
         if problem.kind == "rate_limit":
             refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
-        # a refused request counts as one; its tokens were never used
-        actual = {"requests": permit.cost.get("requests", 0.0)} if reply.status != 200 else permit.cost
         await self._settle(errand, permit, actual, stated=stated, refusal=refusal)
         if problem.kind == "spent" and errand.sample is not None:
             errand.sample.stop_run(problem.message)

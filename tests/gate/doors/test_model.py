@@ -235,6 +235,15 @@ async def test_what_json_cannot_hold_is_told_before_anything_is_sent(value: Any)
     assert sender.sent == []
 
 
+@pytest.mark.parametrize("asked", [{"stream": True}, {"options": {"stream": True}}])
+async def test_a_stream_is_not_asked_for_by_an_option(asked: dict[str, Any]) -> None:
+    sender = FakeSender()
+
+    with pytest.raises(OptionError, match=r"generate gives whole answers.*model\.stream"):
+        await a_model(sender).generate("Hi", **asked)
+    assert sender.sent == []
+
+
 # -- failures
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anthropic
@@ -14,6 +15,7 @@ import openai
 import pytest
 
 from evalve.gate.doors.transport import async_http_client, http_client
+from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply
 from evalve.simulator import Answer, Behaviour, Faults, Latency, Limits, OutputLength, Simulator, ToolCall
 from loopback import PassThrough, refusing_port
 
@@ -195,6 +197,45 @@ def test_a_refused_connection_is_a_status_error_for_sync_sdks_too() -> None:
         with pytest.raises(openai.APIStatusError, match="evalve got no answer"):
             other.chat.completions.create(model="m", messages=ASK, stream=True)
     assert len(gate.requests) == 2
+
+
+class Unanswering(PassThrough):
+    """A gate that got only 200s in which there is no answer."""
+
+    async def exchange(self, request: Request, sender: Sender) -> Reply:
+        return Reply(200, {}, b"[1, 2]", problem=NO_ANSWER)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
+        yield StreamedReply(200, {}, one_chunk(b"[1, 2]"), problem=NO_ANSWER)
+
+
+NO_ANSWER = Problem("server", "h answered 200, but what came does not have the form of a message", 200)
+
+
+async def one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def test_a_success_without_an_answer_in_it_is_the_sdks_own_error() -> None:
+    async with (
+        async_anthropic("http://h", Unanswering()) as one,
+        async_openai("http://h", Unanswering()) as other,
+    ):
+        with pytest.raises(anthropic.InternalServerError, match="does not have the form"):
+            await one.messages.create(model="m", max_tokens=50, messages=ASK)
+        with pytest.raises(anthropic.InternalServerError, match="does not have the form"):
+            await one.messages.create(model="m", max_tokens=50, messages=ASK, stream=True)
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            await other.chat.completions.create(model="m", messages=ASK)
+
+
+def test_a_success_without_an_answer_in_it_is_the_sync_sdks_own_error() -> None:
+    with sync_openai("http://h", Unanswering()) as client:
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            client.chat.completions.create(model="m", messages=ASK)
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            client.chat.completions.create(model="m", messages=ASK, stream=True)
 
 
 async def test_the_sdks_timeout_is_that_of_one_try(provider: Simulator) -> None:

@@ -94,8 +94,8 @@ def kind_by_status(status: int) -> ProblemKind:
 
 
 def broken(reply: Reply, what: str) -> Problem:
-    """For a 2xx that did not arrive whole; it is retried as a failed connection is."""
-    return Problem("connection", f"the answer broke off: {what}", status=reply.status)
+    """For a 2xx whose body has no end: the server's fault, since its connection was closed in order."""
+    return Problem("server", f"the answer broke off: {what}", status=reply.status)
 
 
 def problem_of(

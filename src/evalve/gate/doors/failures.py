@@ -14,7 +14,8 @@ NOT_AN_ANSWER = Problem("server", "what came does not have the form of an answer
 
 def refused(target: Target, dialect: Dialect, reply: Reply) -> ModelError:
     """For a final answer that is an error, or no answer at all."""
-    return _error(ModelError, target, dialect.problem(reply) or NOT_AN_ANSWER, reply.status)
+    problem = reply.problem or dialect.problem(reply) or NOT_AN_ANSWER
+    return _error(ModelError, target, problem, reply.status)
 
 
 def unsent(target: Target, error: SendError) -> ModelError:

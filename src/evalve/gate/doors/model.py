@@ -101,6 +101,10 @@ class Model:
         answer raises `ModelError`.
         """
         raw_options = {**options, **more} if options else more
+        if raw_options.get("stream"):
+            raise OptionError(
+                f"{self.name}: generate gives whole answers; for one as it comes, model.stream(…)"
+            )
         ask = Ask(
             prompt,
             system,
@@ -167,7 +171,7 @@ class Model:
         return KeylessSender(self._target) if self._target.lacks_key else sender
 
     def _answer(self, reply: Reply) -> Answer:
-        if not 200 <= reply.status < 300:
+        if reply.problem is not None or not 200 <= reply.status < 300:
             raise refused(self._target, self._wire.dialect, reply)
         try:
             answer = self._wire.answer(json.loads(reply.body))
@@ -189,7 +193,8 @@ class Model:
         flow = Flow(self._wire.assembly())
         try:
             async with self._connection.gate.stream(request, sender) as reply:
-                if not 200 <= reply.status < 300 or "json" in reply.headers.get("content-type", ""):
+                is_whole = reply.problem is not None or not 200 <= reply.status < 300
+                if is_whole or "json" in reply.headers.get("content-type", ""):
                     answer = self._answer(await _read_at_once(reply))  # a server that does not stream
                     yield TextDelta(answer.text)
                     yield answer
@@ -209,4 +214,4 @@ class Model:
 
 async def _read_at_once(reply: StreamedReply) -> Reply:
     body = b"".join([chunk async for chunk in reply.chunks])
-    return Reply(reply.status, reply.headers, body, reply.cached)
+    return Reply(reply.status, reply.headers, body, reply.cached, reply.problem)

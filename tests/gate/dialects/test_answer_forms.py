@@ -1,0 +1,138 @@
+"""What has the form of an answer, and what is a whole 200 without one in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalve.gate.dialects.finding import recognised
+from evalve.gate.messages import Call, Dialect, Problem, Reply, Request
+
+MESSAGES = "https://api.anthropic.com/v1/messages"
+CHAT = "https://api.openai.com/v1/chat/completions"
+COMPLETIONS = "https://api.openai.com/v1/completions"
+RESPONSES = "https://api.openai.com/v1/responses"
+EMBEDDINGS = "https://api.openai.com/v1/embeddings"
+TEXT = {"type": "text", "text": "hi"}
+
+
+def asked(url: str, *, stream: bool = False) -> tuple[Dialect, Call]:
+    body = json.dumps({"model": "m", "stream": stream}).encode()
+    understood = recognised(Request("POST", url, {"content-type": "application/json"}, body))
+    assert understood is not None
+    return understood
+
+
+def problem(url: str, body: Any, *, stream: bool = False) -> Problem | None:
+    dialect, call = asked(url, stream=stream)
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return dialect.problem(Reply(200, {}, raw), call)
+
+
+def sse(*events: Any) -> bytes:
+    lines = [each if isinstance(each, str) else json.dumps(each) for each in events]
+    return "".join([f"data: {line}\n\n" for line in lines]).encode()
+
+
+def choice(**message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", **message}}]}
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (MESSAGES, {"type": "message", "content": [TEXT]}),
+        (MESSAGES, {"content": []}),
+        (MESSAGES, {"content": [{"type": "thinking", "thinking": "…"}, {"type": "new_kind"}]}),
+        (MESSAGES, {"content": [{"type": "tool_use", "name": "add", "input": {}}]}),
+        (CHAT, choice(content="hi")),
+        (CHAT, choice(content="")),
+        (CHAT, choice(content=None, refusal="no")),
+        (CHAT, choice(content=[TEXT])),
+        (CHAT, choice(content=None, tool_calls=[{"function": {"name": "add", "arguments": ""}}])),
+        (CHAT, choice(content=None, tool_calls=[{"type": "custom", "custom": {}}])),
+        (COMPLETIONS, {"choices": [{"text": ""}]}),
+        (RESPONSES, {"output": []}),
+        (EMBEDDINGS, {"data": [{"embedding": [0.5]}]}),
+        (EMBEDDINGS, [[0.5]]),
+    ],
+)
+def test_an_answer_is_taken_however_little_it_says(url: str, body: Any) -> None:
+    assert problem(url, body) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (MESSAGES, [1, 2]),
+        (MESSAGES, None),
+        (MESSAGES, {}),
+        (MESSAGES, {"content": None}),
+        (MESSAGES, {"content": "hi"}),
+        (MESSAGES, {"content": [{}]}),
+        (MESSAGES, {"content": [{"type": "text"}]}),
+        (MESSAGES, {"content": [{"type": "tool_use"}]}),
+        (MESSAGES, b"<html>Sign in</html>"),
+        (MESSAGES, sse({"type": "message_start", "message": {}}, {"type": "message_stop"})),
+        (CHAT, [1, 2]),
+        (CHAT, "hi"),
+        (CHAT, {}),
+        (CHAT, {"choices": []}),
+        (CHAT, {"choices": None}),
+        (CHAT, {"choices": [{"text": "hi"}]}),
+        (CHAT, choice(content=7)),
+        (CHAT, choice(tool_calls=[{"function": {}}])),
+        (CHAT, choice(tool_calls=7)),
+        (CHAT, sse({"choices": [{"delta": {"content": "hi"}}]}, "[DONE]")),
+        (COMPLETIONS, {"choices": [{}]}),
+        (RESPONSES, {"output": None}),
+        (EMBEDDINGS, b"<html>"),
+    ],
+)
+def test_a_success_without_an_answer_in_it_is_the_servers_fault(url: str, body: Any) -> None:
+    found = problem(url, body)
+
+    assert found is not None
+    assert (found.kind, found.status) == ("server", 200)
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (MESSAGES, sse({"type": "message_start", "message": {}}, {"type": "message_stop"})),
+        (MESSAGES, {"content": [TEXT]}),
+        (CHAT, sse({"choices": [{"delta": {"content": "hi"}}]}, {"choices": [], "usage": {}}, "[DONE]")),
+        (RESPONSES, sse({"type": "response.completed", "response": {"output": []}})),
+    ],
+)
+def test_a_streamed_answer_may_also_come_at_once(url: str, body: Any) -> None:
+    assert problem(url, body, stream=True) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (MESSAGES, sse({"type": "ping"}, {"type": "message_stop"})),
+        (MESSAGES, {"content": None}),
+        (CHAT, sse("[DONE]")),
+        (CHAT, sse({"choices": []}, "[DONE]")),
+        (RESPONSES, sse({"type": "response.completed"})),
+    ],
+)
+def test_a_stream_with_nothing_but_an_end_is_no_answer(url: str, body: Any) -> None:
+    found = problem(url, body, stream=True)
+
+    assert found is not None
+    assert found.kind == "server"
+
+
+def test_it_is_told_what_came_instead_and_from_whom() -> None:
+    found = problem("http://localhost:8000/v1/chat/completions", {"detail": "model is loading"})
+
+    assert found is not None
+    assert found.message == (
+        "localhost:8000 answered 200, but what came does not have the form of a chat completion: "
+        '{"detail": "model is loading"}'
+    )
