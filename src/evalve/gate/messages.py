@@ -175,6 +175,9 @@ class Dialect(Protocol):
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         """Limits in response headers."""
 
+    def begins(self, call: Call, data: bytes) -> bool:
+        """Whether an event of a stream has a piece of the answer in it, and not only what precedes it."""
+
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         """What is wrong with a whole reply; `None` for an answer.
 

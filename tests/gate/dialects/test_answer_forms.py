@@ -128,6 +128,36 @@ def test_a_stream_with_nothing_but_an_end_is_no_answer(url: str, body: Any) -> N
     assert found.kind == "server"
 
 
+@pytest.mark.parametrize(
+    ("url", "prelude", "piece"),
+    [
+        (MESSAGES, {"type": "message_start", "message": {}}, {"type": "content_block_delta", "delta": {}}),
+        (MESSAGES, {"type": "content_block_start"}, {"type": "message_delta", "delta": {}}),
+        (MESSAGES, {"type": "ping"}, {"type": "of a later version"}),
+        (MESSAGES, {"type": "error", "error": {"type": "overloaded_error"}}, {"type": "content_block_stop"}),
+        (CHAT, {"choices": [{"delta": {"role": "assistant"}}]}, {"choices": [{"delta": {"content": "a"}}]}),
+        (CHAT, {"choices": []}, {"choices": [{"delta": {"tool_calls": [{}]}}]}),
+        (CHAT, {"error": {"message": "no"}}, {"choices": [{"delta": {}, "finish_reason": "stop"}]}),
+        (CHAT, {"choices": [{"delta": {"content": ""}}]}, {"choices": [{"delta": {"reasoning": "a"}}]}),
+        (COMPLETIONS, {"choices": [{"text": ""}]}, {"choices": [{"text": "a"}]}),
+        (RESPONSES, {"type": "response.created"}, {"type": "response.output_text.delta", "delta": "a"}),
+        (RESPONSES, {"type": "response.failed"}, {"type": "response.reasoning_summary_text.delta"}),
+    ],
+)
+def test_a_stream_begins_with_its_first_piece(url: str, prelude: Any, piece: Any) -> None:
+    dialect, call = asked(url, stream=True)
+
+    begins = [dialect.begins(call, json.dumps(event).encode()) for event in (prelude, piece)]
+
+    assert begins == [False, True]
+
+
+def test_what_cannot_be_read_is_not_held_back() -> None:
+    dialect, call = asked(CHAT, stream=True)
+
+    assert [dialect.begins(call, data) for data in (b"{oops", b"7", b"[DONE]")] == [True, True, False]
+
+
 def test_it_is_told_what_came_instead_and_from_whom() -> None:
     found = problem("http://localhost:8000/v1/chat/completions", {"detail": "model is loading"})
 

@@ -16,7 +16,7 @@ from evalve.errors import EvalveError, MissingKey, ModelError, OptionError, Stre
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.local import LocalServer
 from evalve.gate.doors.model import Connection, Model, open_model
-from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply, Usage
+from evalve.gate.messages import Problem, Reply, Request, Sender, SendError, StreamedReply, Usage
 from evalve.gate.sender import AiohttpSender, Timeouts
 from evalve.jsontext import as_plain
 from evalve.simulator import Answer as Scripted
@@ -437,6 +437,42 @@ async def test_a_connection_lost_in_the_middle_is_left_to_the_samples_retries() 
 
     with pytest.raises(StreamBroken, match="broke off before its end: reset"):
         _ = [event async for event in a_model(sender).stream("Hi")]
+
+
+async def test_an_error_event_is_told_rather_than_that_the_stream_broke_off() -> None:
+    said = {"type": "error", "error": {"type": "overloaded_error", "message": "Full"}}
+    begun = b"".join([event + b"\n\n" for event in ANTHROPIC_STREAM.split(b"\n\n")[:3]])
+    sender = replying(200, begun + events(said))
+    sender.error = SendError("after the error the gate says that there is no whole", reached=True)
+
+    with pytest.raises(StreamBroken, match=r"overloaded_error: Full$") as caught:
+        _ = [event async for event in a_model(sender).stream("Hi")]
+
+    assert caught.value.kind == "overload"
+
+
+async def test_a_stream_that_never_began_is_told_by_its_kind_and_is_final() -> None:
+    class GivingUp(PassingGate):
+        @asynccontextmanager
+        async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
+            async with sender.stream(request) as reply:
+                reply.problem = Problem("overload", "anthropic answered 200 overloaded_error: Full", 200)
+                yield reply
+
+    with pytest.raises(ModelError, match=r"overloaded_error: Full$") as caught:
+        await anext(a_model(FakeSender(), gate=GivingUp()).stream("Hi"))
+
+    assert (caught.value.kind, type(caught.value)) == ("overload", ModelError)
+
+
+@pytest.mark.parametrize(
+    "error", [SendError("reset", reached=True), SendError("slow", reached=True, timed_out=True)]
+)
+async def test_a_server_that_was_reached_is_not_asked_about_its_address(error: SendError) -> None:
+    with pytest.raises(ModelError) as caught:
+        await a_model(FakeSender(error=error)).generate("Hi")
+
+    assert "right address" not in str(caught.value)
 
 
 # -- against a provider

@@ -1,4 +1,4 @@
-"""What has the form of an answer, by endpoint, whole or streamed.
+"""What has the form of an answer, by endpoint, whole or streamed, and where a stream begins to be one.
 
 A 200 that is whole but has another form is nothing that anybody could read: it is asked for again and never
 kept. Where no form is known (embeddings, say), any JSON is an answer.
@@ -6,6 +6,7 @@ kept. Where no form is known (embeddings, say), any JSON is an answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,18 @@ def misfit_of_stream(call: Call | None, reply: Reply, events: Iterable[Any]) -> 
     return None if fits else _problem(call, form, reply)
 
 
+def begins(call: Call, data: bytes) -> bool:
+    """Whether an event has a piece of the answer in it; one that cannot be read is not held back."""
+    form = _form_of(call)
+    if data.strip() == b"[DONE]":
+        return False
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(event, dict) or form is None or not form.is_prelude(event)
+
+
 def _form_of(call: Call | None) -> _Form | None:
     return _FORMS.get(call.endpoint) if call is not None else None
 
@@ -44,6 +57,8 @@ class _Form:
     is_whole: Callable[[Any], bool]
     is_essential: Callable[[Any], bool]
     """An event without which a stream says nothing."""
+    is_prelude: Callable[[Mapping[str, Any]], bool]
+    """An event before the first piece of the answer, or an error in its place."""
 
 
 # -- Anthropic's Messages
@@ -66,6 +81,10 @@ def _is_block(block: Any) -> bool:
 
 def _frames_message(event: Any) -> bool:
     return isinstance(event, dict) and event.get("type") in ("message_start", "message_delta")
+
+
+def _precedes_blocks(event: Mapping[str, Any]) -> bool:
+    return event.get("type") in ("message_start", "content_block_start", "ping", "error")
 
 
 # -- OpenAI's Chat Completions, Completions and Responses
@@ -105,6 +124,19 @@ def _first_choice(parsed: Any) -> Mapping[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
+def _precedes_text(event: Mapping[str, Any]) -> bool:
+    """The first chunk may have but a role in it; some, and errors, have no choices."""
+    choices = event.get("choices")
+    return not isinstance(choices, list) or not any(_has_piece(choice) for choice in choices)
+
+
+def _has_piece(choice: Any) -> bool:
+    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("text"):
+        return isinstance(choice, dict)
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role")
+
+
 def _is_response(parsed: Any) -> bool:
     return isinstance(parsed, dict) and isinstance(parsed.get("output"), list)
 
@@ -113,9 +145,26 @@ def _has_response(event: Any) -> bool:
     return isinstance(event, dict) and _is_response(event.get("response"))
 
 
+_BEFORE_OUTPUT = frozenset(
+    {
+        "error",
+        "response.content_part.added",
+        "response.created",
+        "response.failed",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.queued",
+    }
+)
+
+
+def _precedes_output(event: Mapping[str, Any]) -> bool:
+    return event.get("type") in _BEFORE_OUTPUT
+
+
 _FORMS = {
-    "messages": _Form("a message", _is_message, _frames_message),
-    "chat/completions": _Form("a chat completion", _is_chat_completion, _has_choice),
-    "completions": _Form("a completion", _is_completion, _has_choice),
-    "responses": _Form("a response", _is_response, _has_response),
+    "messages": _Form("a message", _is_message, _frames_message, _precedes_blocks),
+    "chat/completions": _Form("a chat completion", _is_chat_completion, _has_choice, _precedes_text),
+    "completions": _Form("a completion", _is_completion, _has_choice, _precedes_text),
+    "responses": _Form("a response", _is_response, _has_response, _precedes_output),
 }

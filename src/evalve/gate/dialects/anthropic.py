@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
@@ -136,6 +136,9 @@ class AnthropicDialect:
         if total is not None and not _repeats(total, stated):
             stated["tokens"] = total
         return stated
+
+    def begins(self, call: Call, data: bytes) -> bool:
+        return begins(call, data)
 
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name

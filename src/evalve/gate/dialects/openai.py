@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
@@ -134,6 +134,9 @@ class OpenAIDialect:
         if tokens is not None:
             stated["tokens"] = tokens
         return stated
+
+    def begins(self, call: Call, data: bytes) -> bool:
+        return begins(call, data)
 
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name

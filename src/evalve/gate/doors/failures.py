@@ -20,7 +20,10 @@ def refused(target: Target, dialect: Dialect, reply: Reply) -> ModelError:
 
 def unsent(target: Target, error: SendError) -> ModelError:
     """For a request that the gate has given up on."""
-    return _error(ModelError, target, Problem("connection", f"no answer came: {error}"))
+    told = f"no answer came: {error}"
+    if not error.reached and target.provider.name != "local":
+        told += f"; is {target.base_url} the right address, and can it be reached from here?"
+    return _error(ModelError, target, Problem("connection", told))
 
 
 def broken_off(target: Target, dialect: Dialect, error: bytes | SendError | None) -> ModelError:
@@ -48,8 +51,6 @@ def _advice(target: Target, problem: Problem) -> str:
     variable = target.provider.key_variable
     if problem.kind == "spent":
         return "; the account has reached what it may spend: raise its limit or add credit, then run again"
-    if problem.kind == "connection" and problem.status is None and target.provider.name != "local":
-        return f"; is {target.base_url} the right address, and can it be reached from here?"
     match problem.status:
         case 401 | 403 if variable:
             return f"; check the API key in {variable} (or api_key=) and what it may use"

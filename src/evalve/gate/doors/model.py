@@ -191,6 +191,7 @@ class Model:
 
     async def _events(self, request: Request, sender: Sender) -> AsyncGenerator[TextDelta | Answer, None]:
         flow = Flow(self._wire.assembly())
+        reply: StreamedReply | None = None
         try:
             async with self._connection.gate.stream(request, sender) as reply:
                 is_whole = reply.problem is not None or not 200 <= reply.status < 300
@@ -203,9 +204,9 @@ class Model:
                     for text in flow.texts(chunk):
                         yield TextDelta(text)
         except SendError as error:
-            if not flow.begun:
+            if reply is None:
                 raise unsent(self._target, error) from error
-            raise broken_off(self._target, self._wire.dialect, error) from error
+            raise broken_off(self._target, self._wire.dialect, flow.error or error) from error
         whole = flow.whole()
         if whole is None:
             raise broken_off(self._target, self._wire.dialect, flow.error)

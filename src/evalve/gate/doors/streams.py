@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from evalve.gate.doors.answers import Answer, TextDelta
-from evalve.gate.doors.events import ServerEvents
 from evalve.gate.doors.wires import MISSHAPEN, Assembly
+from evalve.gate.events import ServerEvents
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,13 +52,11 @@ class Flow:
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._events = ServerEvents()
-        self.begun = False
         self.error: bytes | None = None
         """The event with which the provider gave up, or one that is none of its kind."""
 
     def texts(self, chunk: bytes) -> Iterator[str]:
         """The texts in what has become complete with this chunk."""
-        self.begun = True
         for data in self._events.feed(chunk):
             text = self._add(data)
             if text:
