@@ -14,8 +14,17 @@ import anthropic
 import openai
 import pytest
 
+from evalve.gate.cache import ResponseCache
+from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.transport import async_http_client, http_client
+from evalve.gate.estimates import Estimates
+from evalve.gate.exchange import Gate
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Limits as KnownLimits
 from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply
+from evalve.gate.metering import Meter
+from evalve.gate.retry import Retries
+from evalve.gate.state import MemoryState
 from evalve.simulator import Answer, Behaviour, Faults, Latency, Limits, OutputLength, Simulator, ToolCall
 from loopback import PassThrough, refusing_port
 
@@ -256,6 +265,61 @@ async def test_a_stream_that_breaks_off_raises_and_is_not_tried_again(provider: 
             async for _ in chunks:
                 pass
     assert provider.stats.requests == 1
+
+
+def a_gate() -> Gate:
+    """All layers, with nothing kept and no limits known."""
+    return Gate(
+        read=recognised,
+        cache=ResponseCache("off"),
+        retries=Retries(),
+        limiter=Limiter(MemoryState(now_s=time.monotonic), limits_for=lambda call: KnownLimits()),
+        estimates=Estimates(),
+        meter=Meter(lambda model, usage: None),
+    )
+
+
+FAILING_LATE = Behaviour(
+    answers=["one two three four five six"],
+    faults=Faults(probabilities={"error_event": 1.0}),
+    latency=Latency(per_output_token_s=0.02),
+    stream_chunk_tokens=1,
+)
+
+
+async def test_an_error_event_in_a_stream_is_the_sdks_own_error_after_the_text_before_it(
+    provider: Simulator,
+) -> None:
+    provider.adopt(FAILING_LATE)
+    texts: list[str] = []
+    async with (
+        async_http_client(a_gate()) as one,
+        anthropic.AsyncAnthropic(api_key="k", base_url=provider.url, http_client=one) as claude,
+        async_http_client(a_gate()) as other,
+        openai.AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", http_client=other) as gpt,
+    ):
+        with pytest.raises(anthropic.APIStatusError, match="error"):
+            async with claude.messages.stream(model="m", max_tokens=50, messages=ASK) as stream:
+                async for text in stream.text_stream:
+                    texts.append(text)
+        with pytest.raises(openai.APIError) as caught:
+            async for chunk in await gpt.chat.completions.create(model="n", messages=ASK, stream=True):
+                texts.append(chunk.choices[0].delta.content or "")
+    assert type(caught.value) is openai.APIError
+    assert "".join(texts) == "one two thre" * 2
+    assert provider.stats.requests == 2
+
+
+def test_an_error_event_in_a_stream_is_the_sync_sdks_own_error(provider: Simulator) -> None:
+    provider.adopt(FAILING_LATE)
+    with (
+        http_client(a_gate()) as client,
+        anthropic.Anthropic(api_key="k", base_url=provider.url, http_client=client) as claude,
+        pytest.raises(anthropic.APIStatusError, match="error"),
+        claude.messages.stream(model="m", max_tokens=50, messages=ASK) as stream,
+    ):
+        for _ in stream.text_stream:
+            pass
 
 
 # -- threads, loops, cancellation
