@@ -93,6 +93,17 @@ def kind_by_status(status: int) -> ProblemKind:
     return "spent" if status == 402 else "permanent"
 
 
+def kind_of(named: ProblemKind | None, by_status: ProblemKind, status: int) -> ProblemKind:
+    """What an error means whose body names a kind, too.
+
+    The body may say better than the status what is the matter, but not that a refused request (4xx) is the
+    server's fault: formats have one word for every error that they know no other for.
+    """
+    if named is None or by_status == "spent" or (named == "server" and 400 <= status < 500):
+        return by_status
+    return named
+
+
 def broken(reply: Reply, what: str) -> Problem:
     """For a 2xx whose body has no end: the server's fault, since its connection was closed in order."""
     return Problem("server", f"the answer broke off: {what}", status=reply.status)

@@ -18,6 +18,7 @@ from evalve.gate.dialects.answer_parts import (
     first_event,
     is_stream,
     kind_by_status,
+    kind_of,
     problem_of,
     safe_text,
 )
@@ -168,7 +169,7 @@ class AnthropicDialect:
         error = error if isinstance(error, dict) else {}
         type_, code = str(error.get("type") or ""), _error_code(error)
         text = str(error.get("message") or body_text(reply.body))
-        kind = _KIND_BY_TYPE.get(type_, kind)
+        kind = kind_of(_KIND_BY_TYPE.get(type_), kind, reply.status)
         if code == "enforced_spend_limit_reached" or (
             kind in ("permanent", "rate_limit") and _SPENT_TEXT.search(text)
         ):

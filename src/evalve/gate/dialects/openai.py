@@ -18,6 +18,7 @@ from evalve.gate.dialects.answer_parts import (
     exhausted,
     is_stream,
     kind_by_status,
+    kind_of,
     problem_of,
     safe_text,
 )
@@ -172,7 +173,7 @@ class OpenAIDialect:
         text = str(error.get("message") or body_text(reply.body))
         if code.isdecimal() and 200 <= reply.status < 300:
             kind = kind_by_status(int(code))  # proxies put the status of who they asked into a 200
-        kind = _KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_) or kind
+        kind = kind_of(_KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_), kind, reply.status)
         if code in _SPENT or type_ in _SPENT:
             kind = "spent"
         elif kind == "rate_limit" and _can_never_fit(text):
