@@ -158,6 +158,14 @@ def test_what_cannot_be_read_is_not_held_back() -> None:
     assert [dialect.begins(call, data) for data in (b"{oops", b"7", b"[DONE]")] == [True, True, False]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_byte_that_is_no_text_does_not_spoil_an_answer(stream: bool) -> None:
+    whole = b'{"choices": [{"message": {"content": "Gr\xfc\xdfe"}}]}'
+    pieces = b'data: {"choices": [{"delta": {"content": "Gr\xfc\xdfe"}}]}\n\ndata: [DONE]\n\n'
+
+    assert problem(CHAT, pieces if stream else whole, stream=stream) is None
+
+
 def test_it_is_told_what_came_instead_and_from_whom() -> None:
     found = problem("http://localhost:8000/v1/chat/completions", {"detail": "model is loading"})
 

@@ -167,6 +167,19 @@ async def test_an_answer_has_text_usage_and_price() -> None:
     assert prices == [("anthropic", "claude-x", Usage(10, 2))]
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+async def test_a_byte_that_is_no_text_is_replaced(streams: bool) -> None:
+    body = OPENAI_STREAM if streams else json.dumps(COMPLETION, ensure_ascii=False).encode()
+    model = a_model(replying(200, body.replace("ü".encode(), b"\xfc")), "openai/m")
+
+    if streams:
+        said = "".join([str(event) async for event in model.stream("Hi") if isinstance(event, TextDelta)])
+    else:
+        said = (await model.generate("Hi")).text
+
+    assert said == "Gr\N{REPLACEMENT CHARACTER}ße"
+
+
 async def test_an_answer_from_the_cache_says_so_and_keeps_its_price() -> None:
     sender = FakeSender(Reply(200, {}, json.dumps(MESSAGE).encode(), cached=True))
 

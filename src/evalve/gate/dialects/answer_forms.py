@@ -6,12 +6,11 @@ kept. Where no form is known (embeddings, say), any JSON is an answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalve.gate.dialects.answer_parts import body_text, safe_text
+from evalve.gate.dialects.answer_parts import body_text, read_json, safe_text
 from evalve.gate.messages import Call, Problem, Reply
 
 
@@ -36,7 +35,7 @@ def begins(call: Call, data: bytes) -> bool:
     if data.strip() == b"[DONE]":
         return False
     try:
-        event = json.loads(data)
+        event = read_json(data)
     except (ValueError, RecursionError):
         return True
     return not isinstance(event, dict) or form is None or not form.is_prelude(event)

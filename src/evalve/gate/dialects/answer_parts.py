@@ -37,11 +37,30 @@ class ParsedOnce:
         if last is not None and last[0] is body:
             return last[1]
         try:
-            parsed = json.loads(body)
+            parsed = read_json(body)
         except (ValueError, RecursionError):
             parsed = None
         self._last = (body, parsed)
         return parsed
+
+
+def read_json(body: bytes) -> Any:
+    """`json.loads` that forgives single bytes: an answer is not paid for again because of them."""
+    try:
+        return json.loads(body)
+    except UnicodeDecodeError:
+        return json.loads(legible(body))
+
+
+def legible(body: bytes) -> bytes:
+    """The body with U+FFFD in place of what is no UTF-8."""
+    if body.isascii():
+        return body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode(errors="replace").encode()
+    return body
 
 
 def is_stream(body: bytes) -> bool:
@@ -77,7 +96,7 @@ def _event(data: bytes) -> Any:
     if data == b"[DONE]":
         return DONE
     try:
-        return json.loads(data)
+        return read_json(data)
     except (ValueError, RecursionError):
         return None
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from evalve.errors import OptionError
+from evalve.gate.dialects.answer_parts import legible
 from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError
 from evalve.gate.sender import FRAMING, Timeouts
 
@@ -63,9 +64,8 @@ def final_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
 def whole_response(library: Library, reply: Reply) -> Any:
     if reply.problem is not None and reply.status < 300:
         return misfit_response(library, reply.problem)
-    return library.Response(
-        reply.status, headers=final_headers(reply.status, reply.headers), content=reply.body
-    )
+    body = legible(reply.body) if reply.status < 300 else reply.body
+    return library.Response(reply.status, headers=final_headers(reply.status, reply.headers), content=body)
 
 
 def misfit_response(library: Library, problem: Problem) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from evalve.errors import OptionError
+from evalve.gate.dialects.answer_parts import read_json
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.asks import Ask, Prompt
@@ -174,7 +175,7 @@ class Model:
         if reply.problem is not None or not 200 <= reply.status < 300:
             raise refused(self._target, self._wire.dialect, reply)
         try:
-            answer = self._wire.answer(json.loads(reply.body))
+            answer = self._wire.answer(read_json(reply.body))
         except MISSHAPEN as error:
             raise refused(self._target, self._wire.dialect, reply) from error
         return self._priced(answer, cached=reply.cached)

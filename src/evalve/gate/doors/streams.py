@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from evalve.gate.dialects.answer_parts import read_json
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.wires import MISSHAPEN, Assembly
 from evalve.gate.events import ServerEvents
@@ -72,7 +72,7 @@ class Flow:
         if data == b"[DONE]" or self.error is not None:
             return ""
         try:
-            event = json.loads(data)
+            event = read_json(data)
             if not event.get("error"):
                 return self._assembly.add(event)
         except MISSHAPEN:
