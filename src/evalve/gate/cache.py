@@ -15,7 +15,7 @@ from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cassettes import Cassettes
 from evalve.gate.flights import Flights
-from evalve.gate.messages import Call, Reply, SendError, Usage
+from evalve.gate.messages import Call, Reply, Usage, Withheld
 
 _LOG = logging.getLogger(__name__)
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -31,11 +31,8 @@ def _any_reply(kept: Reply) -> bool:
     return True
 
 
-class CacheMiss(SendError):
+class CacheMiss(Withheld):
     """With `--cache read`: an answer is not in the cache, and nobody may be asked for it."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, reached=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +114,7 @@ class ResponseCache:
         reply = self.lookup(key, is_answer) if looks_first else None
         if reply is None and self.mode == "read":
             self._count(hit=False)
-            raise CacheMiss(
-                f"no answer is kept for this request (key {key[:12]}…), and with --cache read no provider is"
-                " asked; run once with --cache on, or record a cassette"
-            )
+            raise CacheMiss(_told_of_miss(key, has_cassettes=self._cassettes is not None))
         if reply is None:
             reply = await self._flights.board(key, lambda: self.lookup(key, is_answer))
         self._count(hit=reply is not None)
@@ -178,6 +172,15 @@ class CacheTurn:
     ) -> None:
         if self._is_ours:
             self._cache._leave(self._key)
+
+
+def _told_of_miss(key: str, *, has_cassettes: bool) -> str:
+    places = "the cache or the cassettes" if has_cassettes else "the cache"
+    how = "with EVALVE_CASSETTES naming the same directory" if has_cassettes else "to record it"
+    return (
+        f"the answer to this request (key {key[:12]}…) is not in {places}, and with --cache read"
+        f" no provider is asked; run once with --cache on {how}"
+    )
 
 
 def _usable(key: str, entry: Entry | None, is_answer: IsAnswer) -> Entry | None:

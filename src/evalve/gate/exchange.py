@@ -31,6 +31,7 @@ from evalve.gate.messages import (
     Stated,
     StreamedReply,
     Usage,
+    Withheld,
 )
 from evalve.gate.metering import Meter
 from evalve.gate.opening import Opening, opening_of
@@ -343,7 +344,7 @@ class Gate:
         except BudgetSpent as error:
             if errand.sample is not None:
                 errand.sample.stop_run(str(error))
-            raise SendError(str(error), reached=False) from None
+            raise Withheld(str(error)) from None
 
     async def _settle(
         self,

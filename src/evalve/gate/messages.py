@@ -83,6 +83,13 @@ class SendError(Exception):
         self.timed_out = timed_out
 
 
+class Withheld(SendError):
+    """Nothing was sent, by our own decision; the message says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reached=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request as its dialect understands it."""

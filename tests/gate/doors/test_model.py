@@ -16,7 +16,7 @@ from evalve.errors import EvalveError, MissingKey, ModelError, OptionError, Stre
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.local import LocalServer
 from evalve.gate.doors.model import Connection, Model, open_model
-from evalve.gate.messages import Problem, Reply, Request, Sender, SendError, StreamedReply, Usage
+from evalve.gate.messages import Problem, Reply, Request, Sender, SendError, StreamedReply, Usage, Withheld
 from evalve.gate.sender import AiohttpSender, Timeouts
 from evalve.jsontext import as_plain
 from evalve.simulator import Answer as Scripted
@@ -322,6 +322,16 @@ async def test_no_answer_at_all_is_final_for_the_sample_because_the_gate_has_ret
     assert caught.value.kind == "connection"
     assert isinstance(caught.value, EvalveError)
     assert not isinstance(caught.value, OSError | TimeoutError)
+
+
+async def test_what_we_do_not_send_is_told_as_it_is() -> None:
+    sender = FakeSender(error=Withheld("the answer is not in the cache"))
+
+    with pytest.raises(ModelError) as caught:
+        await a_model(sender).generate("Hi")
+
+    assert str(caught.value) == "anthropic/claude-x: the answer is not in the cache"
+    assert caught.value.kind == "permanent"
 
 
 async def test_without_a_key_nothing_is_sent_and_the_variable_is_named() -> None:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
-from evalve.gate.messages import Dialect, Problem, Reply, Request, SendError, StreamedReply
+from evalve.gate.messages import Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
 
 NOT_AN_ANSWER = Problem("server", "what came does not have the form of an answer")
 
@@ -20,6 +20,8 @@ def refused(target: Target, dialect: Dialect, reply: Reply) -> ModelError:
 
 def unsent(target: Target, error: SendError) -> ModelError:
     """For a request that the gate has given up on."""
+    if isinstance(error, Withheld):
+        return _error(ModelError, target, Problem("permanent", str(error)))
     told = f"no answer came: {error}"
     if not error.reached and target.provider.name != "local":
         told += f"; is {target.base_url} the right address, and can it be reached from here?"
@@ -41,7 +43,8 @@ def broken_off(target: Target, dialect: Dialect, error: bytes | SendError | None
 def _error(
     failure: type[ModelError], target: Target, problem: Problem, status: int | None = None
 ) -> ModelError:
-    told = f"{target.name}: {problem.message}{_advice(target, problem)}"
+    who = "" if problem.message.startswith(f"{target.name} ") else f"{target.name}: "
+    told = f"{who}{problem.message}{_advice(target, problem)}"
     if target.api_key:
         told = told.replace(target.api_key, "[key]")
     return failure(told, kind=problem.kind, status=problem.status or status, model=target.model)

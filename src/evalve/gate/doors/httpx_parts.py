@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 from evalve.errors import OptionError
 from evalve.gate.dialects.answer_parts import legible
-from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError
+from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError, Withheld
 from evalve.gate.sender import FRAMING, Timeouts
 
 LibraryName = Literal["httpx2", "httpx"]
 Library = Any
 """The module `httpx2` or `httpx`; no type says "either of them"."""
 
+_GAVE_UP = "got no answer and has given up"
 _STATUS_OF_MISFIT: dict[ProblemKind, int] = {"permanent": 400, "spent": 402, "overload": 529}
 
 
@@ -70,18 +71,19 @@ def whole_response(library: Library, reply: Reply) -> Any:
 
 def misfit_response(library: Library, problem: Problem) -> Any:
     """An error in place of a 200 that is none, in which an SDK would look for an answer in vain."""
-    return _error_response(library, _STATUS_OF_MISFIT.get(problem.kind, 502), problem.message)
+    status = _STATUS_OF_MISFIT.get(problem.kind, 502)
+    return _error_response(library, status, f"{_GAVE_UP}: {problem.message}")
 
 
 def unanswered_response(library: Library, error: SendError) -> Any:
     """A 503 in place of an exception, which an SDK would take as a reason to try again."""
-    return _error_response(library, 503, str(error))
+    happened = "sent nothing" if isinstance(error, Withheld) else _GAVE_UP
+    return _error_response(library, 503, f"{happened}: {error}")
 
 
-def _error_response(library: Library, status: int, reason: str) -> Any:
+def _error_response(library: Library, status: int, happened: str) -> Any:
     """The body has what Anthropic's and OpenAI's errors have."""
-    message = f"evalve got no answer and has given up: {reason}"
-    told = {"type": "api_error", "message": message, "param": None, "code": None}
+    told = {"type": "api_error", "message": f"evalve {happened}", "param": None, "code": None}
     body = json.dumps({"type": "error", "error": told}).encode()
     return whole_response(library, Reply(status, {"content-type": "application/json"}, body))
 
