@@ -364,6 +364,15 @@ def test_the_time_to_wait_comes_from_headers_or_else_from_the_text(
     assert problem.retry_after_s == (pytest.approx(seconds) if seconds is not None else None)
 
 
+def test_a_code_that_only_repeats_the_status_is_not_told_twice() -> None:
+    body = b'{"error": {"code": 500, "type": "server_error", "message": "image input is not supported"}}'
+
+    problem = dialect.problem(Reply(500, {}, body))
+
+    assert problem is not None
+    assert problem.message == "openai answered 500 server_error: image input is not supported"
+
+
 def test_a_message_shows_no_key() -> None:
     body = error_body("Incorrect API key provided: sk-proj-abc***********xyz.", code="invalid_api_key")
 

@@ -178,7 +178,8 @@ class OpenAIDialect:
             kind = "spent"
         elif kind == "rate_limit" and _can_never_fit(text):
             kind = "permanent"
-        said = safe_text(f"{who} answered {reply.status} {code or type_}".rstrip() + f": {text}")
+        named = code if code and code != str(reply.status) else type_
+        said = safe_text(f"{who} answered {reply.status} {named}".rstrip() + f": {text}")
         if kind != "rate_limit":
             return problem_of(kind, reply, said)
         hinted = _TRY_AGAIN.search(text)
