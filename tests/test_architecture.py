@@ -14,10 +14,13 @@ PACKAGE = SRC / "evalve"
 
 KERNEL = {
     "adaptation",
+    "callers",
+    "checked_numbers",
     "clock",
     "comparison",
     "concurrency",
     "contracts",
+    "distributions",
     "errors",
     "jsontext",
     "metrics",
@@ -25,7 +28,7 @@ KERNEL = {
     "records",
     "statistics",
     "summary",
-    "distributions",
+    "tallies",
     "testing",
     "variables",
 }
@@ -41,6 +44,7 @@ DOORS = {
     "pytest_plugin",
     "pytest_run",
     "pytest_session",
+    "pytest_traceback",
 }
 UPWARD = {("declare.foreach", "wiring")}
 """The named exception: calling an evaluation directly needs the whole machine."""

@@ -79,6 +79,46 @@ def test_storage_may_come_from_the_environment(
     assert main(["show", "elsewhere"]) == 0
 
 
+def test_storage_is_looked_for_as_a_run_does(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("typed", "variable", "yaml", "own"):
+        store = open_store(project / f"{name}.db")
+        record(store, f"in-{name}", done("s0", exact_match=True))
+        store.close()
+    (project / "evalve.yaml").write_text(
+        "options: {storage: yaml.db}\nexperiments: {in-own: {storage: own.db}}\n"
+    )
+
+    assert main(["show", "in-yaml"]) == 0
+    assert main(["show", "in-own"]) == 0
+    monkeypatch.setenv("EVALVE_STORAGE", "variable.db")
+    assert main(["show", "in-variable"]) == 0
+    assert main(["show", "in-typed", "--storage", "typed.db"]) == 0
+
+
+def test_experiments_that_are_kept_in_two_storages_cannot_be_compared(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "evalve.yaml").write_text("experiments: {b: {storage: b.db}}\n")
+
+    assert main(["compare", "a", "b"]) == 2
+    assert (
+        "keeps 'a' in .evalve/evalve.db, 'b' in b.db: one storage must hold both" in capsys.readouterr().err
+    )
+
+
+def test_a_name_that_begins_with_a_dash_stands_after_two(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(project / "x.db")
+    record(store, "-name", done("s0", exact_match=True))
+    store.close()
+
+    assert main(["show", "--storage", "x.db", "--errors", "--", "-name"]) == 0
+    assert main(["rename", "--storage", "x.db", "--", "-name", "name"]) == 0
+
+
 def test_nothing_recorded_yet_is_an_empty_list_but_a_wrong_storage_is_an_error(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

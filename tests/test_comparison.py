@@ -12,13 +12,11 @@ from evalve.records import Score
 
 
 def right(**values: bool) -> dict[str, dict[str, SampleValue]]:
-    return {
-        sample_id: {"exact_match": SampleValue(float(value), True)} for sample_id, value in values.items()
-    }
+    return {sample_id: {"exact_match": SampleValue(float(value))} for sample_id, value in values.items()}
 
 
 def rated(**values: float) -> dict[str, dict[str, SampleValue]]:
-    return {sample_id: {"quality": SampleValue(value, False)} for sample_id, value in values.items()}
+    return {sample_id: {"quality": SampleValue(value)} for sample_id, value in values.items()}
 
 
 def test_yes_or_no_on_shared_samples_is_tested_with_mcnemar() -> None:
@@ -52,9 +50,28 @@ def test_numbers_on_shared_samples_are_tested_by_flipping_signs() -> None:
     assert (result.fixed, result.broken) == (("q1", "q2"), ())
 
 
+def test_numbers_that_changed_most_come_first() -> None:
+    a = rated(q1=0.5, q2=0.5, q3=0.5, q4=0.5, q5=0.5)
+    b = rated(q1=0.6, q2=0.9, q3=0.4, q4=0.1, q5=0.9)
+
+    (result,) = compare(a, b)
+
+    assert (result.fixed, result.broken) == (("q2", "q5", "q1"), ("q4", "q3"))
+    assert result.is_of_numbers
+
+
+def test_ones_and_zeros_are_right_and_wrong_as_true_and_false_are() -> None:
+    a = sample_values([("q1", 0, [Score("x", True)]), ("q2", 0, [Score("x", 0)])])
+    b = sample_values([("q1", 0, [Score("x", 1)]), ("q2", 0, [Score("x", True)])])
+
+    (result,) = compare(a, b)
+
+    assert (result.test, result.fixed, result.is_of_numbers) == ("exact McNemar", ("q2",), False)
+
+
 def test_repeated_yes_or_no_is_tested_by_flipping_signs() -> None:
-    a = {"q1": {"x": SampleValue(1.0, True, 3)}, "q2": {"x": SampleValue(0.0, True, 3)}}
-    b = {"q1": {"x": SampleValue(1.0, True, 3)}, "q2": {"x": SampleValue(1.0, True, 3)}}
+    a = {"q1": {"x": SampleValue(1.0, 3)}, "q2": {"x": SampleValue(0.0, 3)}}
+    b = {"q1": {"x": SampleValue(1.0, 3)}, "q2": {"x": SampleValue(1.0, 3)}}
 
     assert compare(a, b)[0].test == "sign-flip"
 
@@ -99,8 +116,8 @@ def test_an_evaluator_that_only_one_run_has_is_shown_without_pairs() -> None:
 
 def test_p_values_of_several_evaluators_are_adjusted() -> None:
     ids = [f"q{index}" for index in range(6)]
-    a = {i: {"first": SampleValue(0.0, True), "second": SampleValue(0.0, False)} for i in ids}
-    b = {i: {"first": SampleValue(1.0, True), "second": SampleValue(0.1, False)} for i in ids}
+    a = {i: {"first": SampleValue(0.0), "second": SampleValue(0.0)} for i in ids}
+    b = {i: {"first": SampleValue(1.0), "second": SampleValue(0.1)} for i in ids}
 
     first, second = compare(a, b)
 
@@ -133,11 +150,11 @@ def test_observations_become_one_mean_per_sample_and_evaluator() -> None:
 
     assert sample_values(observations) == {
         "a": {
-            "exact_match": SampleValue(0.5, True, 2),
-            "quality": SampleValue(pytest.approx(0.3), False, 2),  # type: ignore[arg-type]  # approx is a float here
+            "exact_match": SampleValue(0.5, 2),
+            "quality": SampleValue(pytest.approx(0.3), 2),  # type: ignore[arg-type]  # approx is a float here
         },
-        "b": {"exact_match": SampleValue(1.0, True, 1)},
-        "c": {"mixed": SampleValue(2.0, False, 2)},
+        "b": {"exact_match": SampleValue(1.0, 1)},
+        "c": {"mixed": SampleValue(2.0, 2)},
     }
 
 

@@ -323,10 +323,32 @@ class TestAdaptive:
         assert (limited.concurrency, limited.min_concurrency, limited.max_concurrency) == (10, 10, 10)
         assert (declared.concurrency, declared.min_concurrency, declared.max_concurrency) == (50, 20, 100)
 
-    @pytest.mark.parametrize(("minimum", "maximum"), [(0, 5), (6, 5)])
-    def test_bounds_that_contradict_are_refused(self, minimum: int, maximum: int) -> None:
-        with pytest.raises(OptionError, match=f"got {minimum} and {maximum}$"):
-            Adaptive(min_concurrency=minimum, max_concurrency=maximum)
+    def test_bounds_that_contradict_are_refused(self) -> None:
+        with pytest.raises(OptionError) as caught:
+            Adaptive(min_concurrency=6, max_concurrency=5)
+
+        assert str(caught.value).endswith(
+            ": Adaptive: min_concurrency must not be above max_concurrency; got 6 and 5"
+        )
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"initial_concurrency": "a"}, "initial_concurrency must be a whole number, 1 or more; got 'a'"),
+            ({"min_concurrency": 0}, "min_concurrency must be a whole number, 1 or more; got 0"),
+            ({"max_concurrency": 2.5}, "max_concurrency must be a whole number, 1 or more; got 2.5"),
+            ({"adaptation_interval": None}, "adaptation_interval must be a number, 0 or more; got None"),
+            ({"increase_threshold": 98}, "increase_threshold must be a number, from 0 to 1; got 98"),
+            ({"decrease_threshold": "low"}, "decrease_threshold must be a number, from 0 to 1; got 'low'"),
+        ],
+    )
+    def test_a_bad_setting_is_refused_with_its_name_and_what_is_allowed(
+        self, settings: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(OptionError) as caught:
+            Adaptive(**settings)
+
+        assert str(caught.value).endswith(f": Adaptive: {message}")
 
     def test_the_initial_size_is_brought_within_the_bounds(self) -> None:
         assert Adaptive(500, max_concurrency=20).concurrency == 20
@@ -407,14 +429,25 @@ class TestChoosing:
         assert (chosen.max_concurrency, chosen.throttle_s) == (4, 0.0)
 
 
-@pytest.mark.parametrize("size", [0, -1, True, "4", None])
-def test_a_size_below_one_is_refused(size: Any) -> None:
-    with pytest.raises(OptionError, match=r"^max_concurrency must be a number, 1 or more; got "):
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, "4", None])
+def test_a_window_that_is_no_whole_number_from_one_is_refused_with_file_and_line(size: Any) -> None:
+    with pytest.raises(OptionError) as caught:
         SlidingWindow(size)
+
+    line = caught.traceback[0].lineno + 1
+    assert str(caught.value) == (
+        f"{__file__}:{line}: SlidingWindow: max_concurrency must be a whole number, 1 or more; got {size!r}"
+    )
+
+
+@pytest.mark.parametrize("throttle_s", [-0.1, float("nan"), "1"])
+def test_a_throttle_that_is_no_time_is_refused(throttle_s: Any) -> None:
+    with pytest.raises(OptionError, match=r": SlidingWindow: throttle_s must be a number, 0 or more; got "):
+        SlidingWindow(5, throttle_s)
 
 
 def test_a_batch_of_none_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"^batch_size must be a number, 1 or more; got 0$"):
+    with pytest.raises(OptionError, match=r": Batch: batch_size must be a whole number, 1 or more; got 0$"):
         Batch(0)
 
 

@@ -17,6 +17,7 @@ from evalve.options import (
     merged,
     option_for,
     parse_text,
+    parse_texts,
     said,
     suggestion,
 )
@@ -135,6 +136,42 @@ def test_the_environment_fills_options() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("texts", "gates"),
+    [
+        (["accuracy=0.5,exact_match=0.9"], {"accuracy": 0.5, "exact_match": 0.9}),
+        (["accuracy=0.5, exact_match=0.9,", "mean=2"], {"accuracy": 0.5, "exact_match": 0.9, "mean": 2.0}),
+        (["my score=0.5"], {"my score": 0.5}),
+        (
+            ["share_above(0.5, strict=True)=0.9,accuracy=0.5"],
+            {"share_above(0.5, strict=True)": 0.9, "accuracy": 0.5},
+        ),
+    ],
+)
+def test_an_option_that_may_be_repeated_also_takes_several_values_by_commas(
+    texts: list[str], gates: dict[str, float]
+) -> None:
+    option = option_for("fail_under")
+    assert option is not None
+
+    parsed = parse_texts(option, texts, said_by="--fail-under")
+
+    assert parsed == tuple(Threshold(name, minimum) for name, minimum in gates.items())
+
+
+@pytest.mark.parametrize(("text", "wrong"), [("accuracy=high,mean=2", "accuracy=high"), ("", ""), (",", ",")])
+def test_the_one_of_several_values_that_is_wrong_is_named(text: str, wrong: str) -> None:
+    option = option_for("fail_under")
+    assert option is not None
+
+    with pytest.raises(OptionError) as caught:
+        parse_texts(option, [text], said_by="--fail-under")
+
+    assert str(caught.value) == (
+        f"--fail-under: needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9; got {wrong!r}"
+    )
+
+
 def test_a_bad_environment_variable_is_named() -> None:
     with pytest.raises(OptionError, match=r"^EVALVE_SAMPLES: needs a whole number, 0 or more; got 'many'$"):
         from_environment({"EVALVE_SAMPLES": "many"})
@@ -168,6 +205,19 @@ def test_a_mapping_fills_options_with_values_of_python_and_yaml() -> None:
 )
 def test_gates_are_written_as_text_list_mapping_or_thresholds(value: Any) -> None:
     assert from_mapping({"fail_under": value}, said_by="here").fail_under == (Threshold("accuracy", 0.9),)
+
+
+def test_a_name_with_a_comma_is_written_in_a_mapping() -> None:
+    options = from_mapping({"fail_under": {"grade, strict": 0.9}}, said_by="here")
+
+    assert options.fail_under == (Threshold("grade, strict", 0.9),)
+
+
+@pytest.mark.parametrize("value", ["accuracy=0.9,mean=2", ["accuracy=0.9", "mean=2"]])
+def test_gates_in_one_text_are_separated_by_commas(value: Any) -> None:
+    options = from_mapping({"fail_under": value}, said_by="here")
+
+    assert options.fail_under == (Threshold("accuracy", 0.9), Threshold("mean", 2.0))
 
 
 def test_an_unknown_key_is_an_error_that_suggests_a_known_one() -> None:

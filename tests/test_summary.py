@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,12 +14,19 @@ from evalve.evaluators import exact_match
 from evalve.metrics import Metric, accuracy, metric, pass_at
 from evalve.records import Score
 from evalve.statistics import Interval, clustered_mean, clustered_proportion, wilson_interval
-from evalve.summary import MetricValue, Observation, as_table, find, summarise
+from evalve.summary import Observation, as_table, find, summarise
+from evalve.tallies import MetricValue
 
 
 def scored(name: str, *values: Any, metrics: Any = ()) -> list[Observation]:
     """One score per sample."""
     return [(f"s{index}", 0, [Score(name, value, metrics)]) for index, value in enumerate(values)]
+
+
+def summary_of(
+    observations: list[Observation], stored: Sequence[Mapping[str, Any]] = ()
+) -> list[MetricValue]:
+    return summarise(lambda: observations, stored)
 
 
 def interval_of(value: MetricValue) -> Interval:
@@ -29,12 +36,12 @@ def interval_of(value: MetricValue) -> Interval:
 
 
 def test_nothing_scored_has_no_metrics() -> None:
-    assert summarise([]) == []
-    assert summarise([("a", 0, [])]) == []
+    assert summary_of([]) == []
+    assert summary_of([("a", 0, [])]) == []
 
 
 def test_a_share_of_bools_has_wilsons_interval() -> None:
-    (value,) = summarise(scored("exact_match", True, True, False, True, metrics=["accuracy"]))
+    (value,) = summary_of(scored("exact_match", True, True, False, True, metrics=["accuracy"]))
 
     assert (value.evaluator, value.metric, value.value) == ("exact_match", "accuracy", 0.75)
     assert (value.observations, value.samples) == (4, 4)
@@ -45,34 +52,100 @@ def test_a_mean_of_numbers_has_the_t_interval() -> None:
     numbers = [0.2, 0.4, 0.9, 0.5]
     expected = stats.ttest_1samp(numbers, 0).confidence_interval(0.95)
 
-    (value,) = summarise(scored("similarity", *numbers, metrics=["mean"]))
+    (value,) = summary_of(scored("similarity", *numbers, metrics=["mean"]))
 
     assert value.value == 0.5
     assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_scores_without_metrics_get_accuracy_for_bools_and_the_mean_for_numbers() -> None:
-    assert as_table(summarise(scored("right", True, False))) == {"right": {"accuracy": 0.5}}
-    assert as_table(summarise(scored("close", 1, 2))) == {"close": {"mean": 1.5}}
+    assert as_table(summary_of(scored("right", True, False))) == {"right": {"accuracy": 0.5}}
+    assert as_table(summary_of(scored("close", 1, 2))) == {"close": {"mean": 1.5}}
 
 
 def test_bools_and_numbers_together_are_one_mean_whichever_comes_first() -> None:
-    assert as_table(summarise(scored("mixed", True, 0.5))) == {"mixed": {"mean": 0.75}}
-    assert as_table(summarise(scored("mixed", 0.5, True))) == {"mixed": {"mean": 0.75}}
+    assert as_table(summary_of(scored("mixed", True, 0.5))) == {"mixed": {"mean": 0.75}}
+    assert as_table(summary_of(scored("mixed", 0.5, True))) == {"mixed": {"mean": 0.75}}
+
+
+def declared_by_turns(*specs: Any) -> list[Observation]:
+    """One score a sample, right in the first only, each with its own way to declare its metrics."""
+    return [(f"s{place}", 0, [Score("exact_match", place == 0, spec)]) for place, spec in enumerate(specs)]
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        [["accuracy"], (), (), ()],
+        [(), (), (), ["accuracy"]],
+        [(), "accuracy", accuracy, [accuracy, "accuracy"]],
+    ],
+)
+def test_scores_of_one_name_are_one_evaluator_whether_they_declare_metrics_or_not(specs: list[Any]) -> None:
+    (value,) = summary_of(declared_by_turns(*specs))
+
+    assert (value.evaluator, value.metric, value.value) == ("exact_match", "accuracy", 0.25)
+    assert (value.observations, value.samples) == (4, 4)
+    assert interval_of(value) == wilson_interval(1, 4)
+
+
+def test_a_number_among_scores_with_a_declared_metric_splits_nothing_off() -> None:
+    observations = [("a", 0, [exact_match("4", "4")]), ("b", 0, [Score("exact_match", 0)])]
+
+    assert as_table(summary_of(observations)) == {"exact_match": {"accuracy": 0.5}}
+
+
+def test_the_metrics_of_an_evaluator_are_all_that_its_scores_declare_each_over_all_values() -> None:
+    @metric
+    def first_value(values: list[bool]) -> float:
+        return values[0]
+
+    observations = declared_by_turns((), ["mean"], ["first_value", "pass@1"], ["count", "mean", "sum"])
+
+    values = summary_of(observations)
+
+    assert as_table(values) == {
+        "exact_match": {"mean": 0.25, "first_value": 1.0, "pass@1": 0.25, "count": 4.0, "sum": 1.0}
+    }
+    assert [(value.observations, value.samples) for value in values] == [(4, 4)] * 5
+
+
+@pytest.mark.parametrize(
+    ("specs", "readings"),
+    [
+        ([["accuracy"], ["accuracy"]], 1),
+        ([(), ["accuracy"], ["mean", "sum"]], 1),
+        ([["count"], ["accuracy"], ()], 1),
+        ([(), ["count"]], 2),
+        ([["accuracy"], ["pass@1"], ["count"]], 2),
+    ],
+)
+def test_observations_are_read_again_only_where_sums_are_not_enough_for_a_metric_declared_late(
+    specs: list[Any], readings: int
+) -> None:
+    read: list[list[Observation]] = []
+
+    def observations() -> list[Observation]:
+        read.append(declared_by_turns(*specs))
+        return read[-1]
+
+    summarise(observations)
+
+    assert len(read) == readings
 
 
 def test_text_without_a_metric_is_no_metric() -> None:
-    assert summarise(scored("label", "A", "B")) == []
+    assert summary_of(scored("label", "A", "B")) == []
 
 
 def test_a_value_that_is_missing_is_unscored_and_not_wrong() -> None:
-    (value,) = summarise(scored("exact_match", True, None, "nan", float("nan"), metrics=["accuracy"]))
+    (value,) = summary_of(scored("exact_match", True, None, "nan", float("nan"), metrics=["accuracy"]))
 
     assert (value.value, value.observations, value.samples) == (1.0, 1, 1)
 
 
 def test_an_evaluator_that_scored_nothing_has_no_value() -> None:
-    (value,) = summarise(scored("exact_match", None, None, metrics=["accuracy"]))
+    (value,) = summary_of(scored("exact_match", None, None, metrics=["accuracy"]))
 
     assert (value.value, value.low, value.high, value.observations) == (None, None, None, 0)
 
@@ -84,7 +157,7 @@ def test_several_scores_of_one_name_in_a_sample_are_clustered() -> None:
         ("batch-3", 0, [Score("exact_match", right, ["accuracy"]) for right in (False, True)]),
     ]
 
-    (value,) = summarise(observations)
+    (value,) = summary_of(observations)
 
     assert (value.value, value.observations, value.samples) == (0.625, 8, 3)
     assert interval_of(value) == clustered_proportion([(3, 3), (1, 3), (1, 2)]).interval
@@ -99,7 +172,7 @@ def test_repeats_of_a_sample_are_clustered() -> None:
         ("c", 0, [Score("quality", 0.9, ["mean"])]),
     ]
 
-    (value,) = summarise(observations)
+    (value,) = summary_of(observations)
 
     assert value.value == pytest.approx(0.48)
     assert (value.observations, value.samples) == (5, 3)
@@ -107,26 +180,26 @@ def test_repeats_of_a_sample_are_clustered() -> None:
 
 
 def test_one_repeated_sample_has_a_value_and_no_interval() -> None:
-    (value,) = summarise([("a", 0, [Score("x", True)]), ("a", 1, [Score("x", False)])])
+    (value,) = summary_of([("a", 0, [Score("x", True)]), ("a", 1, [Score("x", False)])])
 
     assert (value.value, value.low, value.high) == (0.5, None, None)
 
 
 def test_accuracy_of_numbers_above_one_is_their_mean_with_the_t_interval() -> None:
-    (value,) = summarise(scored("stars", 3, 4, 5, metrics=["accuracy"]))
+    (value,) = summary_of(scored("stars", 3, 4, 5, metrics=["accuracy"]))
 
     assert value.value == 4.0
     assert interval_of(value) == clustered_mean([(3, 1), (4, 1), (5, 1)]).interval
 
 
 def test_accuracy_of_ones_and_zeros_has_wilsons_interval() -> None:
-    (value,) = summarise(scored("right", 1, 0, 1.0, metrics=["accuracy"]))
+    (value,) = summary_of(scored("right", 1, 0, 1.0, metrics=["accuracy"]))
 
     assert interval_of(value) == wilson_interval(2, 3)
 
 
 def test_sum_and_count_have_no_interval() -> None:
-    total, number = summarise(scored("tokens", 10, 20, 30, metrics=["sum", "count"]))
+    total, number = summary_of(scored("tokens", 10, 20, 30, metrics=["sum", "count"]))
 
     assert (total.metric, total.value, total.low, total.samples) == ("sum", 60.0, None, 3)
     assert (number.metric, number.value, number.low, number.samples) == ("count", 3.0, None, 3)
@@ -140,20 +213,20 @@ def test_pass_at_k_averages_over_samples_with_enough_runs() -> None:
         for repeat, right in enumerate(results)
     ]
 
-    at_least_one, both = summarise(observations)
+    at_least_one, both = summary_of(observations)
 
     assert (at_least_one.metric, at_least_one.value, at_least_one.samples) == ("pass@2", 0.75, 2)
     assert (both.metric, both.value, both.samples) == ("pass^2", 0.5, 2)
 
 
 def test_pass_at_k_without_enough_runs_is_undefined_and_says_why() -> None:
-    (value,) = summarise(scored("solved", True, True, metrics=[pass_at(3)]))
+    (value,) = summary_of(scored("solved", True, True, metrics=[pass_at(3)]))
 
     assert (value.metric, value.value, value.note) == ("pass@3", None, "no sample has 3 scored runs")
 
 
 def test_pass_at_k_with_just_k_runs_each_has_wilsons_interval() -> None:
-    (value,) = summarise(scored("solved", True, False, True, metrics="pass@1"))
+    (value,) = summary_of(scored("solved", True, False, True, metrics="pass@1"))
 
     assert value.value == pytest.approx(2 / 3)
     assert interval_of(value) == wilson_interval(2, 3)
@@ -172,7 +245,7 @@ def test_ones_own_metric_sees_every_value_once_in_order() -> None:
         ("b", 0, [Score("x", 7, ["spread_seen"])]),
     ]
 
-    (value,) = summarise(observations)
+    (value,) = summary_of(observations)
 
     assert seen == [3, 1, 7]
     assert (value.metric, value.value, value.observations, value.samples) == ("spread_seen", 6.0, 3, 2)
@@ -183,29 +256,48 @@ def test_a_metric_that_raises_hides_no_other_result() -> None:
     def divides(values: list[float]) -> float:
         return 1 / 0
 
-    right, broken = summarise(scored("x", True, False, metrics=["accuracy", "divides"]))
+    right, broken = summary_of(scored("x", True, False, metrics=["accuracy", "divides"]))
 
     assert right.value == 0.5
-    assert (broken.value, broken.note) == (None, "divides raised ZeroDivisionError: division by zero")
+    assert (broken.value, broken.note) == (None, "ZeroDivisionError: division by zero")
 
 
-def test_a_metric_that_is_not_a_number_has_no_value() -> None:
-    (value,) = summarise(scored("x", 1, metrics=Metric("endless", lambda values: float("inf"))))
+@pytest.mark.parametrize(
+    ("returned", "note"),
+    [
+        (float("inf"), "it returned inf, which is no number"),
+        (float("nan"), "it returned nan, which is no number"),
+        ("high", "it returned 'high', which is no number"),
+        ("0.5", "it returned '0.5', which is no number"),
+        (None, "it returned None, which is no number"),
+    ],
+)
+def test_a_metric_that_is_not_a_number_has_no_value_and_says_why(returned: Any, note: str) -> None:
+    (value,) = summary_of(scored("x", 1, metrics=Metric("own", lambda values: returned)))
 
-    assert value.value is None
+    assert (value.value, value.note) == (None, note)
+
+
+def test_a_metric_that_raises_without_a_message_is_noted_by_its_kind() -> None:
+    def unfinished(values: list[float]) -> float:
+        raise NotImplementedError
+
+    (value,) = summary_of(scored("x", 1, metrics=Metric("unfinished", unfinished)))
+
+    assert value.note == "NotImplementedError"
 
 
 def test_a_name_that_nobody_declared_keeps_its_stored_value() -> None:
     stored = MetricValue("judge", "from_another_file", 0.4, 0.3, 0.5, 7, 7)
 
-    values = summarise(scored("judge", 1, 2, metrics=["from_another_file", "mean"]), [stored.to_plain()])
+    values = summary_of(scored("judge", 1, 2, metrics=["from_another_file", "mean"]), [stored.to_plain()])
 
     assert values[0] == stored
     assert values[1].value == 1.5
 
 
 def test_a_name_that_nobody_declared_nor_stored_has_no_value_and_says_so() -> None:
-    (value,) = summarise(scored("judge", 1, 2, metrics=["from_another_file"]))
+    (value,) = summary_of(scored("judge", 1, 2, metrics=["from_another_file"]))
 
     assert (value.value, value.observations) == (None, 2)
     assert value.note == "no metric 'from_another_file' is declared here"
@@ -214,11 +306,11 @@ def test_a_name_that_nobody_declared_nor_stored_has_no_value_and_says_so() -> No
 def test_live_scores_and_stored_ones_give_the_same() -> None:
     live = [("a", 0, [exact_match("4", "4")]), ("b", 0, [exact_match("5", "4")])]
 
-    assert summarise(live) == summarise(scored("exact_match", True, False, metrics=["accuracy"]))
+    assert summary_of(live) == summary_of(scored("exact_match", True, False, metrics=["accuracy"]))
 
 
 def test_a_metric_named_twice_counts_once() -> None:
-    (value,) = summarise(scored("x", True, False, metrics=["accuracy", accuracy]))
+    (value,) = summary_of(scored("x", True, False, metrics=["accuracy", accuracy]))
 
     assert value.observations == 2
 
@@ -229,7 +321,7 @@ def test_evaluators_come_in_the_order_in_which_they_first_appear() -> None:
         ("b", 0, [Score("first", True), Score("third", 1, ["sum"]), Score("second", False)]),
     ]
 
-    assert as_table(summarise(observations)) == {
+    assert as_table(summary_of(observations)) == {
         "second": {"accuracy": 0.5},
         "first": {"accuracy": 1.0},
         "third": {"sum": 1.0},
@@ -285,16 +377,22 @@ def test_a_gate_finds_an_evaluator_whose_name_has_a_dot() -> None:
     assert find(values, "team.judge") == find(values, "team.judge.mean") == values
 
 
+def test_a_gate_whose_name_means_two_things_means_both() -> None:
+    values = [MetricValue("team", "judge", 0.9), MetricValue("team.judge", "mean", 0.1)]
+
+    assert find(values, "team.judge") == values
+
+
 def test_a_hundred_thousand_samples_are_summarised_quickly_and_in_flat_memory() -> None:
     def observations() -> Iterator[Observation]:
         for index in range(100_000):
             yield (f"s{index}", 0, [Score("exact_match", index % 4 == 0, ["accuracy"])])
 
     started_s = time.process_time()
-    (value,) = summarise(observations())
+    (value,) = summarise(observations)
     used_s = time.process_time() - started_s
     tracemalloc.start()
-    summarise(observations())
+    summarise(observations)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 

@@ -349,3 +349,39 @@ class TestStorage:
 
 def test_the_commit_of_a_folder_without_git_is_unknown(tmp_path: Path) -> None:
     assert wiring.git_commit(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "variable", "yaml", "own", "named"),
+    [
+        (None, None, None, None, None),
+        ("typed.db", "variable.db", "yaml.db", "own.db", "typed.db"),
+        (None, "variable.db", "yaml.db", "own.db", None),
+        (None, None, "yaml.db", "own.db", None),
+        (None, None, None, "own.db", "own.db"),
+        (None, None, None, Path("own.db"), "own.db"),
+        (None, "memory://", None, None, "memory://"),
+    ],
+)
+def test_show_is_told_of_a_storage_that_it_does_not_look_at_by_itself(
+    project: Path, typed: str | None, variable: str | None, yaml: str | None, own: Any, named: str | None
+) -> None:
+    if yaml is not None:
+        (project / "evalve.yaml").write_text(f"options: {{storage: {yaml}}}")
+    environ = {"EVALVE_STORAGE": variable} if variable is not None else {}
+    now = settings(Options(storage=typed), folder=project, environ=environ)
+    evaluation = getattr(ForEach(storage=own)("q", ROWS)(lambda q: True), MARK)
+
+    assert wiring.storage_to_name(now, evaluation) == named
+
+
+def test_show_is_told_the_url_of_a_store_that_a_decorator_was_given(store: Store, project: Path) -> None:
+    evaluation = getattr(ForEach(storage=store)("q", ROWS)(lambda q: True), MARK)
+
+    assert wiring.storage_to_name(settings(Options(), folder=project, environ={}), evaluation) == "memory://"
+
+
+def test_a_path_may_begin_with_the_home_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(project / "home"))
+
+    assert shared_store("~/x.db").url == f"sqlite:///{project}/home/x.db"

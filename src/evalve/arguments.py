@@ -53,7 +53,7 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-_STORAGE_HELP = f"where records are (default: $EVALVE_STORAGE, then {DEFAULT_STORAGE})"
+_STORAGE_HELP = f"where records are (default: $EVALVE_STORAGE, then evalve.yaml, then {DEFAULT_STORAGE})"
 _EVALUATION_HELP = "only this evaluation"
 
 

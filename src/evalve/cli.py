@@ -13,6 +13,7 @@ from pathlib import Path
 
 from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line
 from evalve.contracts import Store
+from evalve.declare.experiments import read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest
@@ -115,7 +116,7 @@ def _list(said: argparse.Namespace) -> int:
 
 def _show(said: argparse.Namespace) -> int:
     choice = Choice("errors" if said.errors else "failed" if said.failed else "all", said.limit, said.full)
-    with _store(said) as store:
+    with _store(said, said.name) as store:
         if said.json:
             sys.stdout.writelines(show_json(store, said.name, evaluation=said.evaluation, choice=choice))
             return OK
@@ -123,7 +124,7 @@ def _show(said: argparse.Namespace) -> int:
 
 
 def _compare(said: argparse.Namespace) -> int:
-    with _store(said) as store:
+    with _store(said, said.a, said.b) as store:
         compared = compare_experiments(store, said.a, said.b, evaluation=said.evaluation)
     limit = said.limit if said.limit is not None else None if said.full else LIMIT
     _print(
@@ -133,7 +134,7 @@ def _compare(said: argparse.Namespace) -> int:
 
 
 def _export(said: argparse.Namespace) -> int:
-    with _store(said) as store:
+    with _store(said, said.name) as store:
         if said.output == "-":
             rows = Rows(store, said.name, evaluation=said.evaluation, canonical=said.canonical)
             sys.stdout.writelines(jsonl_lines(rows))
@@ -144,7 +145,7 @@ def _export(said: argparse.Namespace) -> int:
 
 
 def _rename(said: argparse.Namespace) -> int:
-    with _store(said) as store:
+    with _store(said, said.old) as store:
         old = experiment_named(store, said.old).name
         new = parse_text(_EXPERIMENT, said.new, said_by="rename")
         store.rename(old, new)
@@ -152,7 +153,7 @@ def _rename(said: argparse.Namespace) -> int:
 
 
 def _delete(said: argparse.Namespace) -> int:
-    with _store(said) as store:
+    with _store(said, said.name) as store:
         found = experiment_named(store, said.name)
         what = f"{found.name} with its {plural(found.done + found.failed, 'record')}"
         if not said.yes and not _agreed(f"delete {what}? [y/N] ", to="delete"):
@@ -165,7 +166,7 @@ def _delete(said: argparse.Namespace) -> int:
 def _plan(said: argparse.Namespace) -> int:
     from evalve.plan_command import plan_lines  # with pytest and the gate
 
-    return _print(plan_lines(said, open_store=lambda: _store(said), width=_width()))
+    return _print(plan_lines(said, open_store=lambda: _store(said, said.what), width=_width()))
 
 
 def _limits(said: argparse.Namespace) -> int:
@@ -195,8 +196,16 @@ def _agreed(question: str, *, to: str) -> bool:
         return False
 
 
-def _store(said: argparse.Namespace) -> closing[Store]:
-    url = said.storage or os.environ.get("EVALVE_STORAGE") or DEFAULT_STORAGE
+def _store(said: argparse.Namespace, *experiments: str) -> closing[Store]:
+    """Where a run of these experiments keeps its records."""
+    url = said.storage or os.environ.get("EVALVE_STORAGE")
+    if not url:
+        configured = read_configuration(Path.cwd())
+        urls = [configured.options_for(name).storage or DEFAULT_STORAGE for name in experiments or (None,)]
+        if len(set(urls)) > 1:
+            where = ", ".join(f"{name!r} in {url}" for name, url in zip(experiments, urls, strict=True))
+            raise OptionError(f"{configured.path} keeps {where}: one storage must hold both")
+        url = urls[0]
     return closing(open_store(url, create=False))
 
 

@@ -24,7 +24,6 @@ class SampleValue(NamedTuple):
 
     mean: float
     """Over its observations: repeats, and several scores of one name."""
-    all_bool: bool
     observations: int = 1
 
 
@@ -54,11 +53,16 @@ class Comparison:
     """Holm's, for as many evaluators as were compared."""
     test: Test | None
     fixed: tuple[str, ...]
-    """Samples that b has right and a has not; for numbers, those where b is higher."""
+    """Samples that b has right and a has not; for numbers, those where b is higher, most of all first."""
     broken: tuple[str, ...]
-    """Samples that a has right and b has not; for numbers, those where b is lower."""
+    """Samples that a has right and b has not; for numbers, those where b is lower, most of all first."""
     minimum_detectable_effect: float | None
     """The smallest true difference that so many pairs show four times in five."""
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether samples are higher and lower rather than right and wrong."""
+        return self.test == "sign-flip"
 
 
 def sample_values(observations: Iterable[tuple[str, int, list[Score]]]) -> dict[str, dict[str, SampleValue]]:
@@ -70,17 +74,16 @@ def sample_values(observations: Iterable[tuple[str, int, list[Score]]]) -> dict[
             if number is None:
                 continue
             of_sample = sums.setdefault(sample_id, {})
-            total, all_bool, count = of_sample.get(score.name, _NOTHING)
-            is_bool = isinstance(score.value, bool)
-            of_sample[score.name] = SampleValue(total + number, all_bool and is_bool, count + 1)
+            total, count = of_sample.get(score.name, _NOTHING)
+            of_sample[score.name] = SampleValue(total + number, count + 1)
     for of_sample in sums.values():
-        for name, (total, all_bool, count) in of_sample.items():
+        for name, (total, count) in of_sample.items():
             if count > 1:
-                of_sample[name] = SampleValue(total / count, all_bool, count)
+                of_sample[name] = SampleValue(total / count, count)
     return sums
 
 
-_NOTHING = SampleValue(0.0, True, 0)
+_NOTHING = SampleValue(0.0, 0)
 
 
 def compare(
@@ -105,8 +108,9 @@ def _compared(evaluator: str, a: Values, b: Values, seed: int) -> Comparison:
     in_b = {sample_id: row[evaluator] for sample_id, row in b.items() if evaluator in row}
     shared = [sample_id for sample_id in in_a if sample_id in in_b]
     differences = [_difference(in_a[sample_id].mean, in_b[sample_id].mean) for sample_id in shared]
-    fixed = tuple(sample_id for sample_id, d in zip(shared, differences, strict=True) if d > 0)
-    broken = tuple(sample_id for sample_id, d in zip(shared, differences, strict=True) if d < 0)
+    changes = sorted(zip(shared, differences, strict=True), key=lambda change: -abs(change[1]))
+    fixed = tuple(sample_id for sample_id, difference in changes if difference > 0)
+    broken = tuple(sample_id for sample_id, difference in changes if difference < 0)
     test: Test | None = None
     p_value: float | None = None
     binary = False
@@ -145,7 +149,8 @@ def _difference(a: float, b: float) -> float:
 
 
 def _is_binary(value: SampleValue) -> bool:
-    return value.all_bool and value.observations == 1
+    """Right or wrong, once; ones and zeros say the same as true and false."""
+    return value.observations == 1 and value.mean in (0.0, 1.0)
 
 
 def _mean(numbers: Iterable[float]) -> float | None:

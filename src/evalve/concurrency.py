@@ -16,6 +16,8 @@ from contextlib import aclosing
 from typing import Any
 
 from evalve.adaptation import Controller
+from evalve.callers import caller
+from evalve.checked_numbers import number, whole
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import CallSignals, Strategy, Task
 from evalve.errors import OptionError
@@ -42,7 +44,7 @@ class Batch:
     """`batch_size` at once; the next batch starts when the whole one has ended."""
 
     def __init__(self, batch_size: int = 10) -> None:
-        self.batch_size: int = _at_least(1, batch_size, "batch_size")
+        self.batch_size = whole("Batch: batch_size", batch_size, minimum=1)
 
     @property
     def max_concurrency(self) -> int:
@@ -68,8 +70,8 @@ class SlidingWindow:
     def __init__(
         self, max_concurrency: int = 10, throttle_s: float = 0.0, *, clock: Clock = LOOP_CLOCK
     ) -> None:
-        self.max_concurrency = _at_least(1, max_concurrency, "max_concurrency")
-        self.throttle_s = _at_least(0, throttle_s, "throttle_s")
+        self.max_concurrency = whole("SlidingWindow: max_concurrency", max_concurrency, minimum=1)
+        self.throttle_s = number("SlidingWindow: throttle_s", throttle_s)
         self._clock = clock
 
     async def execute(
@@ -101,22 +103,25 @@ class Adaptive:
         *,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        if not 1 <= min_concurrency <= max_concurrency:
+        initial = whole("Adaptive: initial_concurrency", initial_concurrency, minimum=1)
+        lowest = whole("Adaptive: min_concurrency", min_concurrency, minimum=1)
+        highest = whole("Adaptive: max_concurrency", max_concurrency, minimum=1)
+        if lowest > highest:
             raise OptionError(
-                f"Adaptive: needs 1 <= min_concurrency <= max_concurrency, "
-                f"got {min_concurrency} and {max_concurrency}"
+                f"{caller()}: Adaptive: min_concurrency must not be above max_concurrency; "
+                f"got {lowest} and {highest}"
             )
-        self.min_concurrency = min_concurrency
-        self.max_concurrency = max_concurrency
+        self.min_concurrency = lowest
+        self.max_concurrency = highest
         self._clock = clock
         self._signals: CallSignals | None = None
         self._controller = Controller(
-            limit=min(max(initial_concurrency, min_concurrency), max_concurrency),
-            minimum=min_concurrency,
-            maximum=max_concurrency,
-            interval_s=adaptation_interval,
-            increase_threshold=increase_threshold,
-            decrease_threshold=decrease_threshold,
+            limit=min(max(initial, lowest), highest),
+            minimum=lowest,
+            maximum=highest,
+            interval_s=number("Adaptive: adaptation_interval", adaptation_interval),
+            increase_threshold=number("Adaptive: increase_threshold", increase_threshold, maximum=1),
+            decrease_threshold=number("Adaptive: decrease_threshold", decrease_threshold, maximum=1),
         )
 
     @property
@@ -319,6 +324,13 @@ class _Wrapped:
         return functools.partial(self._start, await anext(self._tasks))
 
 
+def name_of(strategy: Strategy) -> str:
+    """`Batch`; `Batch, throttled`."""
+    if isinstance(strategy, Throttled):
+        return f"{name_of(strategy.strategy)}, throttled"
+    return type(strategy).__name__
+
+
 def choose(
     declared: Strategy | None,
     *,
@@ -370,9 +382,3 @@ def _told(result: Any, progress_callback: Callback | None) -> Any:
 
 async def _together(batch: list[Task]) -> list[Any]:
     return list(await asyncio.gather(*(task() for task in batch)))
-
-
-def _at_least(minimum: int, value: Any, name: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
-        raise OptionError(f"{name} must be a number, {minimum} or more; got {value!r}")
-    return value

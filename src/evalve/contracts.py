@@ -255,7 +255,7 @@ class CallLog:
     cache_write_tokens: int = 0
     cost_usd: float = 0.0
     unpriced: int = 0
-    """Answers of models whose price is unknown; `cost_usd` leaves them out."""
+    """Answers whose model's price or whose tokens are unknown; `cost_usd` leaves them out."""
     waited_s: float = 0.0
     """For limits and between tries, summed over calls."""
     ordinals: dict[str, int] = field(default_factory=dict)

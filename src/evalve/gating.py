@@ -157,6 +157,8 @@ class Calls:
 
 
 def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
+    import asyncio
+
     from evalve.gate.background import SHARED
     from evalve.gate.cache import ResponseCache
     from evalve.gate.cache_store import CacheStore
@@ -219,7 +221,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
             call_sync=SHARED.call,
             local=LocalServer(),
         ),
-        endings=(leases.close, store.close),
+        endings=(leases.close, store.close, lambda: asyncio.run(state.close())),
     )
 
 

@@ -10,8 +10,10 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, overload
 
+from evalve.callers import at_caller, caller
 from evalve.errors import DeclarationError
 from evalve.options import suggestion
 from evalve.statistics import pass_at_k, pass_hat_k
@@ -113,7 +115,7 @@ def pass_hat(k: int) -> Metric:
 
 def _check_k(name: str, k: Any) -> None:
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise DeclarationError(f"{name}(k) needs a whole number of runs, 1 or more; got {k!r}")
+        raise DeclarationError(f"{caller()}: {name}(k) needs a whole number of runs, 1 or more; got {k!r}")
 
 
 def _runs(values: Iterable[Any]) -> tuple[int, int]:
@@ -144,8 +146,15 @@ def metric(function: Callable[..., Any] | None = None, /, *, name: str | None = 
     it. Values are the plain score values, one per observation.
     """
     if function is None:
-        return lambda decorated: _declared(decorated, name)
-    return _declared(function, name)
+        return partial(_declared_here, name=name)
+    return _declared_here(function, name=name)
+
+
+def _declared_here(function: Callable[..., Any], *, name: str | None) -> Metric:
+    try:
+        return _declared(function, name)
+    except DeclarationError as error:
+        raise at_caller(error) from error.__cause__
 
 
 def _declared(function: Callable[..., Any], name: str | None) -> Metric:
@@ -231,10 +240,3 @@ def names(spec: Any) -> list[str]:
     if isinstance(spec, list | tuple):
         return [name for item in spec for name in names(item)]
     return [found.name for found in resolve(spec)]
-
-
-def default_metrics(value: Any) -> tuple[Metric, ...]:
-    """Accuracy for a bool, the mean for a number, nothing for the rest."""
-    if isinstance(value, bool):
-        return (accuracy,)
-    return (mean,) if isinstance(value, int | float) else ()

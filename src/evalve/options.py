@@ -214,7 +214,7 @@ OPTIONS: tuple[Option, ...] = (
         "fail_under",
         "fail-under",
         _threshold,
-        "fail where NAME (a metric, an evaluator or evaluator.metric) is below VALUE; repeatable",
+        "fail where NAME (metric, evaluator or evaluator.metric) is below VALUE; repeatable, or with commas",
         "NAME=VALUE",
         many=True,
     ),
@@ -265,6 +265,21 @@ def parse_text(option: Option, text: str, *, said_by: str) -> Any:
         raise OptionError(f"{said_by}: {error}; got {text!r}") from None
 
 
+def parse_texts(
+    option: Option, texts: Iterable[str], *, said_by: str, separators: str = ","
+) -> tuple[Any, ...]:
+    """The values of an option that may be given several times; one text may also hold several.
+
+    A separator within parentheses belongs to a name, as in `share_above(0.5, strict=True)=0.9`.
+    """
+    between = rf"[{separators}]+(?![^(]*\))"
+    return tuple(
+        parse_text(option, part, said_by=said_by)
+        for text in texts
+        for part in [part for part in re.split(between, text) if part.strip()] or [text]
+    )
+
+
 def from_environment(environ: Mapping[str, str]) -> Options:
     said: dict[str, Any] = {}
     for option in OPTIONS:
@@ -272,8 +287,7 @@ def from_environment(environ: Mapping[str, str]) -> Options:
         if text is None or text == "":
             continue
         if option.many:
-            parts = [part for part in re.split(r"[,\s]+", text) if part]
-            said[option.field] = tuple(parse_text(option, part, said_by=option.env) for part in parts)
+            said[option.field] = parse_texts(option, [text], said_by=option.env, separators=r",\s")
         else:
             said[option.field] = parse_text(option, text, said_by=option.env)
     return Options(**said)
@@ -297,9 +311,10 @@ def from_mapping(values: Mapping[str, Any], *, said_by: str) -> Options:
 def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
     if option.many:
         if isinstance(value, Mapping):
-            value = [f"{name}={number}" for name, number in value.items()]
+            gates = [f"{name}={number}" for name, number in value.items()]
+            return tuple(parse_text(option, gate, said_by=said_by) for gate in gates)
         items: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
-        return tuple(_from_value(replace(option, many=False), item, said_by=said_by) for item in items)
+        return tuple(one for item in items for one in _several(option, item, said_by=said_by))
     if isinstance(value, Threshold | Tolerance):
         return value
     if value is False and option.metavar and "off" in option.metavar.split("|"):
@@ -307,6 +322,12 @@ def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
     if isinstance(value, bool) and not option.is_switch:
         raise OptionError(f"{said_by}: got {value!r}, where {option.metavar} is needed")
     return parse_text(option, str(value), said_by=said_by)
+
+
+def _several(option: Option, item: Any, *, said_by: str) -> tuple[Any, ...]:
+    if isinstance(item, str):
+        return parse_texts(option, [item], said_by=said_by)
+    return (_from_value(replace(option, many=False), item, said_by=said_by),)
 
 
 def option_for(key: str) -> Option | None:

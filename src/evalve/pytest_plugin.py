@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalve.errors import OptionError
-from evalve.options import OPTIONS, Option, Options, parse_text
+from evalve.errors import DeclarationError, EvalveError, OptionError
+from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts
 
 if TYPE_CHECKING:
     from evalve.pytest_session import EvalveSession
@@ -108,7 +108,7 @@ def said_on_command_line(config: pytest.Config) -> Options:
         flag = f"--{option.name}"
         try:
             said[option.field] = (
-                tuple(parse_text(option, text, said_by=flag) for text in given)
+                parse_texts(option, given, said_by=flag)
                 if option.many
                 else parse_text(option, given, said_by=flag)
             )
@@ -134,6 +134,10 @@ def pytest_pycollect_makeitem(
     evaluation = getattr(obj, MARK, None)
     if evaluation is None or not (name.startswith("eval_") or collector.istestfunction(obj, name)):
         return None
+    try:
+        evaluation.dataset.peek()
+    except DeclarationError as error:
+        raise collector.CollectError(str(error)) from None
     items = list(collector._genfunctions(name, obj))
     for item in items:
         item.add_marker("evalve")
@@ -142,6 +146,22 @@ def pytest_pycollect_makeitem(
     if len(items) > 1:
         evaluation.dataset.keep_rows()
     return list(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Of a mistake in a declaration, its message and the place are shown, not our way to find it."""
+    report = yield
+    call = getattr(report, "call", None)
+    error = call.excinfo.value if report.failed and call is not None and call.excinfo else None
+    if isinstance(error, EvalveError) and not collector.config.option.fulltrace:
+        from evalve.pytest_traceback import leave_own_frames
+
+        leave_own_frames(error)
+        report.longrepr = collector.repr_failure(pytest.ExceptionInfo.from_exception(error))
+    return report
 
 
 def _choose_loop(item: pytest.Function) -> None:
@@ -235,6 +255,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     item.obj = _evalve(item.config).item_function(item, declared)
     try:
         yield
+    except Exception as error:
+        if not item.config.option.fulltrace:
+            from evalve.pytest_traceback import leave_own_frames
+
+            leave_own_frames(error)
+        raise
     finally:
         item.obj = declared
 

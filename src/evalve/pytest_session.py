@@ -190,6 +190,7 @@ class EvalveSession:
             interrupted=outcome.interrupted,
             stop_reason=outcome.stop_reason,
             calls=outcome.run.report["calls"],
+            storage=wiring.storage_to_name(self._settings, evaluation),
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))
@@ -223,6 +224,7 @@ class EvalveSession:
         lines = summary_lines(
             [*told, *stopped],
             experiment=self._settings.experiment,
+            storage=wiring.storage_to_name(self._settings, None),
             resume_command=self._resume_command() if interrupted else None,
         )
         for line in lines:

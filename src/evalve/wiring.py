@@ -83,9 +83,24 @@ def storage_for(evaluation: Evaluation | None, options: Options) -> Store:
     return shared_store(own) if isinstance(own, str | Path) else cast(Store, own)
 
 
+def storage_to_name(now: Settings, evaluation: Evaluation | None) -> str | None:
+    """The storage that `evalve show` must be told of; `None` where it looks there by itself.
+
+    The command reads the environment and `evalve.yaml` as a run does, but knows neither what was typed
+    nor what a decorator says.
+    """
+    asked = now.options_for_any().storage
+    if asked is not None:
+        return asked if now.said.storage is not None or asked.startswith("memory:") else None
+    own = evaluation.storage if evaluation is not None else None
+    if own is None:
+        return None
+    return str(own) if isinstance(own, str | Path) else cast(Store, own).url
+
+
 def shared_store(url: str | Path) -> Store:
     """One open store per place and process: results go on reading from it after their run."""
-    key = str(url) if "://" in str(url) else str(Path(url).absolute())
+    key = str(url) if "://" in str(url) else str(Path(url).expanduser().absolute())
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)

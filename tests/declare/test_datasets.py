@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +238,64 @@ def test_a_file_whose_first_line_lacks_a_column_is_an_error_at_declaration(tmp_p
         dataset("rows.csv", folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.json", '[{"question": "2+2?", "anwser": "4"}]'),
+        ("rows.json", '{"k": {"question": "2+2?", "anwser": "4"}}'),
+        ("rows.yaml", "- {question: two, anwser: 4}"),
+        ("rows.yml", "k: {question: two, anwser: 4}"),
+    ],
+)
+def test_a_file_that_is_read_whole_tells_of_a_missing_column_at_declaration(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(DeclarationError, match=rf"row 1 of {name} lacks the column 'answer'.*mean 'anwser'"):
+        dataset(name, folder=tmp_path)
+
+
+def test_a_file_with_its_rows_inside_something_else_is_an_error_at_declaration(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"version": 1, "data": [{"question": "2+2?", "answer": "4"}]}')
+
+    with pytest.raises(DeclarationError) as caught:
+        dataset("rows.json", folder=tmp_path)
+
+    assert str(caught.value) == (
+        f"eval_x.py:12: {tmp_path}/rows.json: rows are a list, or a mapping whose values are all rows, "
+        "or columns of equal length, or with two columns plain values; "
+        "'data' holds a list of objects: if these are the rows, give that list alone"
+    )
+
+
+def test_a_parquet_file_tells_of_a_missing_column_at_declaration(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pyarrow.table({"question": ["2+2?"]}), tmp_path / "rows.parquet"
+    )
+
+    with pytest.raises(DeclarationError, match=r"row 1 of rows.parquet lacks the column 'answer'"):
+        dataset("rows.parquet", folder=tmp_path)
+
+
+async def test_an_array_gives_its_rows_by_position() -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.array([["2+2?", "4"], ["3+3?", "6"]])
+
+    assert await values_of(array) == [("2+2?", "4"), ("3+3?", "6")]
+    with pytest.raises(DeclarationError, match=r"row 1 of ndarray of 2 has 2 values, where the 3 columns"):
+        dataset(array, ("question", "answer", "more"))
+    with pytest.raises(DeclarationError, match=r"ndarray is a single value, where rows are needed"):
+        dataset(numpy.array(7), ("n",))
+
+
+@pytest.mark.parametrize("source", [range(3), {1}, frozenset({1}), deque([1]), {"a": 1}.values()])
+def test_a_collection_in_memory_tells_of_a_row_that_does_not_fit_at_declaration(source: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"row 1 of .* is an int, which cannot fill the 2 columns"):
+        dataset(source)
+
+
 async def test_a_row_that_lacks_a_column_is_an_error_when_it_is_pulled() -> None:
     rows = dataset(({"n": n} if n < 57 else {"m": n} for n in range(1, 100)), ("n",)).open(None)
 
@@ -300,6 +362,157 @@ async def test_a_generator_can_be_opened_once() -> None:
         "eval_x.py:12: generator stream_dataset was already consumed; "
         "pass the function itself (stream_dataset instead of stream_dataset()) or a list"
     )
+
+
+class Countdown:
+    """An iterator of somebody's own, of which nothing but reading tells whether it is at its end."""
+
+    def __init__(self, rows: int) -> None:
+        self.left = rows
+
+    def __iter__(self) -> Countdown:
+        return self
+
+    def __next__(self) -> tuple[str, str]:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return PAIRS[self.left]
+
+
+class AsyncCountdown(Countdown):
+    __next__ = None  # type: ignore[assignment]
+
+    def __aiter__(self) -> AsyncCountdown:
+        return self
+
+    async def __anext__(self) -> tuple[str, str]:
+        if not self.left:
+            raise StopAsyncIteration
+        self.left -= 1
+        return PAIRS[self.left]
+
+
+@pytest.mark.parametrize(
+    "iterator",
+    [
+        zip("abc", "def", strict=True),
+        map(tuple, PAIRS),
+        filter(None, PAIRS),
+        map(tuple, stream_dataset()),
+        enumerate("abc"),
+        reversed(PAIRS),
+        iter(dict(PAIRS).items()),
+    ],
+)
+def test_a_consumed_iterator_is_an_error_at_declaration(iterator: Any) -> None:
+    list(iterator)
+
+    with pytest.raises(DeclarationError) as caught:
+        dataset(iterator)
+
+    assert str(caught.value) == (
+        f"eval_x.py:12: {type(iterator).__name__} has no rows: it was already consumed, or never had any; "
+        "pass a function that makes it or a list"
+    )
+
+
+def test_a_generator_that_was_begun_is_an_error_at_declaration() -> None:
+    rows = stream_dataset()
+    next(rows)
+
+    with pytest.raises(DeclarationError) as caught:
+        dataset(rows)
+
+    assert str(caught.value) == (
+        "eval_x.py:12: generator stream_dataset was already begun, so its first rows are gone; "
+        "pass the function itself (stream_dataset instead of stream_dataset()) or a list"
+    )
+
+
+def test_a_generator_of_which_another_took_rows_after_the_declaration_is_an_error_when_opened() -> None:
+    rows = stream_dataset()
+    source = dataset(rows)
+    next(rows)
+
+    with pytest.raises(DatasetError, match=r"^eval_x.py:12: generator stream_dataset was already begun"):
+        source.open(None)
+
+
+async def test_a_function_may_return_a_generator_that_it_began() -> None:
+    def without_header() -> Iterator[tuple[str, str]]:
+        rows = stream_dataset()
+        next(rows)
+        return rows
+
+    assert await values_of(without_header) == PAIRS[1:]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: csv.reader([]),
+        lambda: io.StringIO(""),
+        lambda: islice(PAIRS, 0),
+        lambda: zip(io.StringIO(""), "abc"),  # noqa: B905 - of different lengths
+        lambda: Countdown(0),
+    ],
+)
+def test_peeking_finds_an_iterator_that_is_at_its_end(make: Callable[[], Any]) -> None:
+    with pytest.raises(DeclarationError, match=r"^eval_x.py:12: \w+ has no rows: it was already consumed"):
+        dataset(make(), ("line",)).peek()
+
+
+async def test_the_row_that_was_peeked_at_is_not_lost() -> None:
+    iterator = Countdown(3)
+    source = dataset(iterator)
+
+    source.peek()
+    source.peek()
+
+    assert iterator.left == 2
+    samples = await pull_all(source.open(None))
+    assert [sample.values["answer"] for sample in samples] == ["8", "6", "4"]
+
+
+def test_peeking_finds_a_first_row_that_lacks_a_column() -> None:
+    with pytest.raises(
+        DeclarationError, match=r"^eval_x.py:12: row 1 of Countdown has 2 values, where the 3"
+    ):
+        dataset(Countdown(1), ("a", "b", "c")).peek()
+
+
+def test_peeking_finds_an_iterator_that_raises() -> None:
+    with pytest.raises(DeclarationError, match=r"^eval_x.py:12: reading row 1 of islice raised ZeroDivision"):
+        dataset(islice((1 // n for n in [0]), 1), ("n",)).peek()
+
+
+def test_peeking_reads_nothing_where_it_is_known_that_there_are_rows() -> None:
+    read: list[int] = []
+
+    def note(row: int) -> int:
+        read.append(row)
+        return row
+
+    dataset(map(note, [1]), ("n",)).peek()
+    dataset((note(n) for n in [1]), ("n",)).peek()
+    dataset(lambda: note(1), ("n",)).peek()
+
+    assert read == []
+
+
+@pytest.mark.parametrize("iterator", [Countdown(0), AsyncCountdown(0)])
+async def test_an_iterator_that_gives_no_row_is_an_error_when_it_is_read(iterator: Any) -> None:
+    rows = dataset(iterator).open(None)
+
+    with pytest.raises(DatasetError, match=r"^eval_x.py:12: \w*Countdown has no rows"):
+        await rows.next(1)
+    await rows.close()
+
+
+@pytest.mark.parametrize("make", [lambda: iter(()), lambda: filter(None, [0]), lambda: (n for n in "")])
+async def test_a_function_whose_iterator_comes_to_nothing_has_no_rows(make: Callable[[], Any]) -> None:
+    assert await values_of(make) == []
 
 
 @pytest.mark.parametrize("source", [PAIRS, stream_dataset, Iterable(), stream_slowly])

@@ -207,6 +207,16 @@ class TestRequire:
             Threshold("exact_match.accuracy", 0.8),
         )
 
+    @pytest.mark.parametrize("minimum", ["high", None, True, float("nan")])
+    def test_a_gate_that_is_no_number_is_refused_with_file_and_line(self, minimum: Any) -> None:
+        with pytest.raises(DeclarationError) as caught:
+            require(accuracy=minimum)
+
+        assert str(caught.value) == (
+            f"{__file__}:{here() - 3}: require(accuracy={minimum!r}): "
+            "a gate needs a number, as in accuracy=0.9"
+        )
+
 
 def here() -> int:
     frame = inspect.currentframe()

@@ -198,8 +198,36 @@ def test_an_empty_dict_has_no_rows() -> None:
             {"train": SimpleNamespace(column_names=[]), "test": None},
             "a dict of the datasets 'train', 'test'; choose one",
         ),
+        (
+            {"version": 1, "data": [{"question": "q"}]},
+            "'data' holds a list of objects: if these are the rows",
+        ),
+        ({"data": [{"question": "q"}], "version": 1}, "'data' holds a list of objects"),
+        ({"data": [{"question": "q"}, {"question": "r"}]}, "'data' holds a list of objects"),
+        ({"meta": {"version": 1}, "data": [{"x": "q"}]}, "'data' holds a list of objects"),
+        (
+            {"2+2": "4", "3+3": ["6", "six"]},
+            "rows are a list, or a mapping whose values are .*plain values; the value of '3\\+3' is a list",
+        ),
     ],
 )
 def test_a_dict_that_stands_for_no_rows_is_an_error(source: Any, problem: str) -> None:
     with pytest.raises(DatasetError, match=problem):
         DictRows(source, QA)
+
+
+def test_a_note_beside_a_list_of_objects_is_no_row_with_one_column_either() -> None:
+    with pytest.raises(DatasetError, match="'data' holds a list of objects"):
+        DictRows({"version": 1, "data": [{"x": "q"}]}, ("question",))
+
+
+@pytest.mark.parametrize(
+    ("source", "columns"),
+    [
+        ({"c1": [{"role": "user"}], "c2": []}, ("messages",)),
+        ({"c1": [{"role": "user"}]}, ("messages",)),
+        ({"c1": [{"x": 1}, {"y": 2}]}, QA),
+    ],
+)
+def test_rows_under_their_ids_may_be_lists_of_objects(source: Any, columns: tuple[str, ...]) -> None:
+    assert [row.key for row in DictRows(source, columns)] == list(source)

@@ -53,11 +53,16 @@ def test_metrics_may_be_names_and_lists() -> None:
 
 
 def test_an_unknown_metric_is_an_error_at_the_declaration() -> None:
-    with pytest.raises(DeclarationError, match="did you mean 'accuracy'"):
+    with pytest.raises(DeclarationError) as caught:
 
-        @evaluator(metrics="acuracy")
+        @evaluator(metrics=["acuracy"])
         def anything(result: str) -> bool:
             return True
+
+    line = caught.traceback[0].lineno + 1
+    assert str(caught.value).startswith(
+        f"{__file__}:{line}: there is no metric 'acuracy'; did you mean 'accuracy'?; known are accuracy, "
+    )
 
 
 async def test_an_async_function_stays_async() -> None:

@@ -20,9 +20,9 @@ class Account:
         self.budget = Budget(lambda: self.spent_usd)
         self.budget.limit_usd = limit_usd
 
-    async def call(self, *, expected_usd: float, cost_usd: float) -> float:
+    async def call(self, *, expected_usd: float, cost_usd: float, is_bound: bool = False) -> float:
         """A call that takes a second; when it was let go."""
-        await self.budget.reserve(expected_usd)
+        await self.budget.reserve(expected_usd, is_bound=is_bound)
         began_s = asyncio.get_running_loop().time()
         await asyncio.sleep(1)
         self.spent_usd += cost_usd
@@ -71,7 +71,7 @@ async def test_a_call_that_does_not_fit_is_refused_when_nothing_is_under_way() -
     account = Account(1.0)
     await account.call(expected_usd=0.6, cost_usd=0.6)
 
-    with pytest.raises(BudgetSpent, match=r"budget of 1 USD is spent \(0\.6000 USD\)"):
+    with pytest.raises(BudgetSpent, match=r"budget of 1 USD is used up \(0\.6000 USD spent\)"):
         await account.call(expected_usd=0.6, cost_usd=0.6)
 
 
@@ -88,7 +88,7 @@ async def test_a_spent_budget_refuses_at_once_also_what_costs_nothing() -> None:
     account.spent_usd = 1.0
 
     with pytest.raises(BudgetSpent):
-        await account.budget.reserve(0.0)
+        await account.budget.reserve(0.0, is_bound=False)
 
 
 @virtually
@@ -100,3 +100,28 @@ async def test_one_who_waits_and_goes_away_leaves_the_others_waiting_rightly() -
     calls[1].cancel()
 
     assert await calls[2] == 1.0
+
+
+@virtually
+async def test_a_call_whose_cost_is_bounded_never_exceeds_the_budget_not_even_the_first() -> None:
+    account = Account(0.5)
+
+    with pytest.raises(
+        BudgetSpent, match=r"another call may cost 0\.6000 USD; raise it, or lower max_tokens"
+    ):
+        await account.call(expected_usd=0.6, cost_usd=0.001, is_bound=True)
+
+
+@virtually
+async def test_the_reason_comes_when_the_last_call_has_been_paid() -> None:
+    account = Account(1.0)
+
+    outcomes = await asyncio.gather(
+        *(account.call(expected_usd=0.4, cost_usd=0.4, is_bound=True) for _ in range(4)),
+        return_exceptions=True,
+    )
+
+    assert outcomes[:2] == [0.0, 0.0]
+    assert {str(error)[:55] for error in outcomes[2:]} == {
+        "the budget of 1 USD is used up (0.8000 USD spent): anot"
+    }

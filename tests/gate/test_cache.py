@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -104,7 +104,7 @@ async def test_keeping_an_answer_ends_its_lease(cache_in: MakeCache, store: Cach
     await ask(cache_in("on"), b"one")
     store.flush()
 
-    with sqlite3.connect(store.path) as database:
+    with closing(sqlite3.connect(store.path)) as database:
         assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)
 
 

@@ -424,6 +424,22 @@ async def test_a_use_within_the_hour_is_not_written(store: CacheStore, clock: Se
     assert last_used_at(store) == datetime(2026, 1, 1, 1, tzinfo=UTC)
 
 
+def test_a_process_that_only_read_writes_its_uses_when_it_ends(tmp_path: Path, store: CacheStore) -> None:
+    asyncio.run(store.put(key_of("a"), ENTRY))
+    program = f"""
+import atexit
+from pathlib import Path
+from evalve.gate.cache_store import CacheStore
+store = CacheStore(Path({str(tmp_path)!r}))
+atexit.register(store.close)
+store.get({key_of("a")!r})
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ended.stderr == ""
+    assert store.stats().hits == 1
+
+
 def last_used_at(store: CacheStore) -> datetime:
     with store.file.reading() as connection:
         assert connection is not None

@@ -783,29 +783,42 @@ async def test_while_a_stream_is_open_equal_requests_wait_for_it(world: World) -
 @virtually
 async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -> None:
     sender, reasons = FakeSender(), list[str]()
-    world.gate.budget_usd = 0.05
+    world.gate.budget_usd = 1.04  # a call costs 0.05, and may cost a dollar
 
     with in_sample(stop_run=reasons.append):
         await world.gate.exchange(a_request("one"), sender)
-        with pytest.raises(SendError, match=r"budget of 0\.05 USD"):
+        with pytest.raises(SendError, match=r"budget of 1\.04 USD"):
             await world.gate.exchange(a_request("two"), sender)
 
     assert len(sender.sent_at_s) == 1
     assert len(reasons) == 1
-    assert world.meter.spent_usd() <= 0.05
+    assert world.meter.spent_usd() == pytest.approx(0.05)
 
 
 @virtually
 async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> None:
     sender = FakeSender([ok(output_tokens=10)])
     await world.gate.exchange(a_request("learn how long answers are"), sender)
-    world.gate.budget_usd = 0.1 + 0.35
+    world.gate.budget_usd = 2.6  # a call costs 0.1, and may cost a dollar
 
-    calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(10)]
+    calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(30)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
-    assert 0.25 < world.meter.spent_usd() <= 0.45
+    assert world.meter.spent_usd() == pytest.approx(1.6)
+
+
+@virtually
+async def test_a_budget_holds_when_answers_turn_out_much_longer_than_before(world: World) -> None:
+    sender = FakeSender(
+        [*(ok(output_tokens=1) for _ in range(20)), *(ok(output_tokens=100) for _ in range(20))]
+    )
+    world.gate.budget_usd = 5.0
+
+    calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(40)]
+    await asyncio.gather(*calls, return_exceptions=True)
+
+    assert 3.0 < world.meter.spent_usd() <= 5.0
 
 
 @virtually
@@ -847,6 +860,18 @@ async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: 
     assert totals["cost_usd"] == pytest.approx(0.12)
     assert "ordinals" not in totals
     world.store.close()
+
+
+@virtually
+async def test_an_answer_that_does_not_tell_its_tokens_has_an_unknown_price_and_not_none(
+    world: World,
+) -> None:
+    silent = [event for event in EVENTS if b"usage" not in event]
+
+    with in_sample() as mine:
+        await world.chunks(a_request(stream=True), FakeSender(events=silent))
+
+    assert (mine.calls.requests, mine.calls.unpriced, mine.calls.cost_usd) == (1, 1, 0.0)
 
 
 @virtually

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from project import Project
 
 # 3 of 4 are right, and the mean length is 2.5
@@ -75,6 +77,83 @@ def test_a_gate_stands_above_or_below_the_decorator_and_the_command_line_replace
     assert "eval_above: score.accuracy is 0.5, below the required 0.9" in ended.out
     assert "eval_below: score.accuracy is 0.5, below the required 0.8" in ended.out
     assert replaced.outcomes == {"passed": 3}
+
+
+def test_scores_of_one_name_are_one_evaluator_for_gates_summary_and_junit(project: Project) -> None:
+    project.write(
+        "eval_mixed.py",
+        """
+        import evalve
+        from evalve import Score, foreach
+        from evalve.evaluators import exact_match
+
+        @evalve.require(exact_match__accuracy=0.25)
+        @foreach("given,expected", [("4", "4"), ("", "5"), ("", "6"), (None, "7")])
+        def eval_mixed(given, expected):
+            if given is None:
+                return {"exact_match": 0}
+            if not given:
+                return Score("exact_match", False)
+            return exact_match(given, expected)
+        """,
+    )
+
+    declared = project.pytest("--experiment", "x", "--junitxml=junit.xml")
+    asked = project.pytest("--experiment", "x", "--fail-under", "count=9,exact_match=0.9")
+
+    assert declared.outcomes == {"passed": 1}
+    assert "  exact_match  accuracy 0.250 [0.05, 0.70]  n=4" in declared.summary
+    assert len([line for line in declared.summary if "exact_match" in line]) == 1
+    (case,) = project.junit("junit.xml").values()
+    properties = [one.get("name") for one in case.iter("property")]
+    assert properties.count("exact_match.accuracy") == 1
+    assert "exact_match.mean" not in properties
+    assert asked.outcomes == {"failed": 1}
+    assert [line for line in asked.summary if "not passed" in line] == [
+        "  not passed: count is required to reach 9, but there is only exact_match.accuracy",
+        "  not passed: exact_match.accuracy is 0.25, below the required 0.9",
+    ]
+
+
+def test_a_metric_without_a_value_says_why_and_misses_its_gate(project: Project) -> None:
+    project.write(
+        "eval_metrics.py",
+        """
+        from evalve import evaluator, foreach, metric
+
+        @metric
+        def boom(values):
+            raise ValueError("no such thing\\nhere")
+
+        @metric
+        def undefined(values):
+            return float("nan")
+
+        @metric
+        def worded(values):
+            return "high"
+
+        @evaluator(metrics=[boom, undefined, worded])
+        def e1(number):
+            return number
+
+        @foreach("number", [1, 2])
+        def eval_metrics(number):
+            return e1(number)
+        """,
+    )
+
+    passes = project.pytest("--experiment", "x")
+    fails = project.pytest("--experiment", "x", "--fail-under", "boom=0,undefined=0", "--fail-under", "e1=0")
+
+    assert passes.outcomes == {"passed": 1}
+    assert [line for line in passes.summary if "e1" in line] == [
+        r"  e1  boom – (ValueError: no such thing\nhere)  n=2",
+        "  e1  undefined – (it returned nan, which is no number)  n=2",
+        "  e1  worded – (it returned 'high', which is no number)  n=2",
+    ]
+    assert fails.outcomes == {"failed": 1}
+    assert len([line for line in fails.summary if "not passed" in line]) == 3
 
 
 FAILS_FOR = """
@@ -233,6 +312,27 @@ MISTAKES = {
         "eval_consumed.py:6: generator <genexpr> was already consumed; "
         "pass a function that makes it or a list",
     ),
+    "eval_zip.py": (
+        'rows = zip("ab", "cd")\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_zip.py:6: zip has no rows: it was already consumed, or never had any; "
+        "pass a function that makes it or a list",
+    ),
+    "eval_reader.py": (
+        'import csv\nrows = csv.reader(["1,2"])\nlist(rows)\n@foreach("a,b", rows)\ndef eval_x(a, b): ...',
+        "eval_reader.py:7: reader has no rows: it was already consumed, or never had any",
+    ),
+    "eval_class.py": (
+        '@foreach("a", [1])\nclass Eval: ...',
+        "eval_class.py:4: @foreach is for functions, and Eval is a class; decorate its methods",
+    ),
+    "eval_strategy.py": (
+        "class Own:\n    async def execute(self, tasks): ...\nForEach(concurrency=Own())",
+        "eval_strategy.py:6: Own.execute is called as execute(tasks, progress_callback): too many",
+    ),
+    "eval_property.py": (
+        "class Row:\n    a = property(lambda self: 1 / 0)\n@foreach('a', [Row()])\ndef eval_x(a): ...",
+        "eval_property.py:6: reading row 1 of list of 1 raised ZeroDivisionError",
+    ),
     "eval_decorators.py": (
         '@foreach("a", [1])\n@foreach("a", [1])\ndef eval_x(a): ...',
         "eval_x has two @foreach decorators; one is enough",
@@ -251,10 +351,11 @@ def test_mistakes_in_a_declaration_are_collection_errors_that_name_file_and_line
     ended = project.pytest()
 
     assert ended.code == 2
-    assert ended.outcomes == {"errors": 9}
+    assert ended.outcomes == {"errors": len(MISTAKES)}
     for name, (_, said) in MISTAKES.items():
         assert said in ended.out
         assert f"{project.folder}/{name}:" in ended.out
+    assert "declare" not in ended.out, "frames of our own stand between the person's line and the message"
     assert not (project.folder / ".evalve").exists()
 
 
@@ -444,3 +545,42 @@ def test_one_samples_cancellation_exit_or_stop_is_its_own(project: Project) -> N
     assert ended.code == 1
     assert "4 of 5 samples failed" in ended.out
     assert [one["status"] for one in project.records("x")] == ["failed"] * 4 + ["done"]
+
+
+def test_a_strategy_that_raises_shows_the_persons_own_frames(project: Project) -> None:
+    project.write(
+        "eval_own.py",
+        """
+        from evalve import ForEach
+
+        class Own:
+            async def execute(self, tasks, progress_callback=None):
+                async for task in tasks:
+                    yield await task()
+                    self.broke()
+
+            def broke(self):
+                raise RuntimeError("it broke")
+
+        @ForEach(concurrency=Own())("n", range(8))
+        async def eval_a(n):
+            return True
+
+        @ForEach(concurrency=Own())("n", range(8))
+        def eval_b(n):
+            return True
+        """,
+    )
+
+    ended = project.pytest("--tb=short")
+
+    assert ended.code == 1
+    places = [line for line in ended.out.splitlines() if re.match(r"\S+:\d+: in ", line)]
+    assert places == ["eval_own.py:8: in execute", "eval_own.py:11: in broke"] * 2
+    assert ended.out.count("RuntimeError: it broke") >= 2
+
+
+def test_a_full_trace_shows_everything(project: Project) -> None:
+    project.write("eval_number.py", 'from evalve import foreach\n@foreach("a", 7)\ndef eval_x(a): ...\n')
+
+    assert "declare/foreach.py" in project.pytest("--full-trace").out

@@ -271,3 +271,27 @@ def test_ctrl_c_in_a_plain_script_says_how_to_go_on(project: Project, kind: str,
     resumed = project.python("script.py", kind)
     assert resumed.code == 0
     assert resumed.out == f"{list(range(total))}\n"
+
+
+def test_a_function_that_raises_a_keyboard_interrupt_interrupts_and_says_no_more(project: Project) -> None:
+    project.write(
+        "eval_own.py",
+        """
+        import asyncio
+        from evalve import foreach
+
+        @foreach("n", range(4))
+        async def eval_own(n):
+            await asyncio.sleep(0.01 * n)
+            if n == 2:
+                raise KeyboardInterrupt
+            return True
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x")
+
+    assert ended.code == 2
+    assert "interrupted; what was done is saved" in ended.out
+    assert "never retrieved" not in ended.all
+    assert len(project.records("x")) == 2

@@ -132,7 +132,7 @@ def test_help_lists_the_options(project: Project) -> None:
 
     assert ended.code == 0
     assert "--evalve-experiment=NAME" in ended.out
-    assert "--samples=N" in ended.out
+    assert "--samples, --limit=N" in ended.out or "--samples=N, --limit=N" in ended.out  # 3.13, and before
     assert "EVALVE" not in ended.err
 
 

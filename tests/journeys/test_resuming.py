@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 
 import pytest
@@ -316,6 +317,36 @@ def test_records_go_where_storage_says(project: Project) -> None:
     assert len(project.records("x", at="elsewhere.db")) == 1
     assert not (project.folder / ".evalve").exists()
     assert project.evalve("show", "x", "--storage", "elsewhere.db").code == 0
+
+
+@pytest.mark.parametrize(
+    ("storage", "arguments", "environ"),
+    [
+        ("", ["--storage", "my records.db"], {}),
+        ("", [], {"EVALVE_STORAGE": "my records.db"}),
+        ('"my records.db"', [], {}),
+    ],
+)
+def test_the_command_that_is_printed_shows_the_run(
+    project: Project, storage: str, arguments: list[str], environ: dict[str, str]
+) -> None:
+    project.write(
+        "eval_a.py",
+        f"""
+        from evalve import ForEach
+
+        @ForEach(storage={storage or None})("n", [1])
+        def eval_a(n):
+            return True
+        """,
+    )
+
+    ended = project.pytest("--experiment=-x", *arguments, **environ)
+    command = next(line for line in ended.out.splitlines() if line.startswith("see: "))
+    shown = project.evalve(*shlex.split(command)[2:], **environ)
+
+    assert ended.code == 0
+    assert (shown.code, shown.out.splitlines()[0].split(" · ")[:2]) == (0, ["-x", "complete"])
 
 
 def test_fresh_forgets_nothing_where_a_mistake_in_a_file_lets_nothing_run(project: Project) -> None:

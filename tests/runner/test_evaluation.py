@@ -91,6 +91,12 @@ def test_the_runs_report_says_what_it_took(store: Store) -> None:
     assert [stored.status for stored in store.runs(outcome.info.id)] == ["complete"]
 
 
+def test_the_report_names_the_strategy_that_is_throttled(store: Store) -> None:
+    outcome = run(runnable(right, rows("a", "b"), strategy=Batch(2), throttle_s=1.0), store)
+
+    assert outcome.run.report["strategy"] == "Batch, throttled"
+
+
 def test_adaptive_decisions_are_kept_in_the_report(store: Store) -> None:
     strategy = Adaptive(1, adaptation_interval=1.0)
 
@@ -145,6 +151,10 @@ def raise_system_exit() -> None:
     raise SystemExit(3)
 
 
+def raise_generator_exit() -> None:
+    raise GeneratorExit
+
+
 def raise_cancelled() -> None:
     raise asyncio.CancelledError
 
@@ -170,6 +180,7 @@ def raise_unspeakable() -> None:
         (raise_value_error, "ValueError", "no answer"),
         (raise_pytest_fail, "Failed", "not like this"),
         (raise_system_exit, "SystemExit", "3"),
+        (raise_generator_exit, "GeneratorExit", ""),
         (raise_cancelled, "CancelledError", ""),
         (cancel_own_task, "CancelledError", ""),
         (raise_unspeakable, "Unspeakable", "its message cannot be read: __str__ raised RuntimeError"),
@@ -208,7 +219,9 @@ def test_a_failures_traceback_begins_in_the_persons_code(store: Store) -> None:
     assert lines[-1] == "ValueError: no answer"
 
 
-@pytest.mark.parametrize("broken", [raise_value_error, raise_pytest_fail, raise_system_exit])
+@pytest.mark.parametrize(
+    "broken", [raise_value_error, raise_pytest_fail, raise_system_exit, raise_generator_exit]
+)
 def test_what_a_sync_sample_raises_is_its_failure_alone(store: Store, broken: Callable[[], None]) -> None:
     def evaluate(id: str) -> bool:
         if id == "b":

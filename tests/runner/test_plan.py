@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from evalve.contracts import Store
+from evalve.contracts import Rows, Store
 from evalve.declare.datasets import Dataset
 from evalve.runner import plan as plan_module
 from evalve.runner.plan import Plan
@@ -22,10 +22,21 @@ def store() -> Iterator[Store]:
     store.close()
 
 
+_OPENED: list[Rows] = []
+
+
+@pytest.fixture(autouse=True)
+async def close_rows() -> AsyncIterator[None]:
+    yield
+    while _OPENED:
+        await _OPENED.pop().close()
+
+
 def _plan(
     store: Store, source: Any, *, evaluation_id: int = 1, limit: int | None = None, **options: Any
 ) -> Plan:
     rows = Dataset(source, ("id",), "eval_x.py:1").open(limit)
+    _OPENED.append(rows)
     asked = {"key": "eval_x.py::eval_math", "repeat": 1, "longest_first": False, **options}
     return Plan(rows, store, evaluation_id, **asked)
 

@@ -77,7 +77,30 @@ ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of the
         ((), f"the evaluation returned an empty tuple; return {ACCEPTED}"),
         ({}, f"the evaluation returned an empty dict; return {ACCEPTED}"),
         ([[], {}], f"the evaluation returned an empty list; return {ACCEPTED}"),
-        ([True, None], f"the evaluation returned None: is a `return` missing? Return {ACCEPTED}"),
+        (
+            {"a": None},
+            "the evaluation returned a dict whose value for 'a' is None; "
+            "it must be a Score, a bool or a number",
+        ),
+        (
+            {"a": True, "b": {"c": "high"}},
+            "the evaluation returned a dict whose value for 'b.c' is str 'high'; "
+            "it must be a Score, a bool or a number",
+        ),
+        (
+            {"a": [0.5, None]},
+            "the evaluation returned a dict whose value for 'a' is None; "
+            "it must be a Score, a bool or a number",
+        ),
+        (
+            [True, None],
+            "the evaluation returned a list in which an item is None; it must be a Score, a bool or a number",
+        ),
+        (
+            Result(None, prompt="2+2?"),
+            "the evaluation returned a Result in which a score is None; "
+            "it must be a Score, a bool or a number",
+        ),
         (1j, f"the evaluation returned complex 1j; return {ACCEPTED}"),
         (numpy.array([1, 2]), f"the evaluation returned ndarray array([1, 2]); return {ACCEPTED}"),
         (Result(), "the evaluation returned a Result without any score"),

@@ -34,11 +34,17 @@ class Bodies:
     """Drives bodies by a function, and notes what happens to them."""
 
     def __init__(self, store: Store, drive: Drive, names: str) -> None:
-        rows = Dataset([{"id": name} for name in names], ("id",), "eval_x.py:1").open(None)
-        plan = Plan(rows, store, 1, key="key", repeat=1, longest_first=False)
+        self._rows = Dataset([{"id": name} for name in names], ("id",), "eval_x.py:1").open(None)
+        plan = Plan(self._rows, store, 1, key="key", repeat=1, longest_first=False)
         self.tally = Tally("exp", "eval_x", started_s=0.0)
         self.events: list[tuple[str, float]] = []
         self.turns = Turns(plan, lambda body: drive(self, body), self.tally)
+
+    async def run(self, strategy: Strategy) -> None:
+        try:
+            await self.turns.run(strategy)
+        finally:
+            await self._rows.close()
 
     def note(self, event: str) -> None:
         self.events.append((event, round(asyncio.get_running_loop().time(), 6)))
@@ -58,7 +64,7 @@ def _run(
     async def run() -> Bodies:
         bodies = Bodies(store, drive, names)
         meanwhile(bodies)
-        await bodies.turns.run(strategy or Sequential())
+        await bodies.run(strategy or Sequential())
         return bodies
 
     return run_in_virtual_time(run())
@@ -231,7 +237,7 @@ def test_the_run_is_over_only_when_everything_is_committed(store: Store) -> None
         return "done"
 
     async def run() -> None:
-        await Bodies(store, drive, "a").turns.run(Sequential())
+        await Bodies(store, drive, "a").run(Sequential())
         ended_at.append(round(asyncio.get_running_loop().time(), 6))
 
     run_in_virtual_time(run())
@@ -255,7 +261,7 @@ def test_a_strategy_that_raises_ends_the_run_once_what_it_did_is_committed(store
 
     async def run() -> float:
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(Bodies(store, drive, "ab").turns.run(Raising()), timeout=60.0)
+            await asyncio.wait_for(Bodies(store, drive, "ab").run(Raising()), timeout=60.0)
         return round(asyncio.get_running_loop().time(), 6)
 
     assert run_in_virtual_time(run()) == 30.0

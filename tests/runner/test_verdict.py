@@ -10,7 +10,7 @@ import pytest
 from evalve.contracts import EvaluationInfo, EvaluationSpec, Runnable
 from evalve.options import Options, Threshold, Tolerance
 from evalve.runner.verdict import problems
-from evalve.summary import MetricValue
+from evalve.tallies import MetricValue
 
 METRICS = [
     MetricValue("match", "accuracy", 0.8),
@@ -79,6 +79,22 @@ def test_every_missed_gate_is_told() -> None:
 def test_an_undefined_value_misses_its_gate() -> None:
     assert _problems(require=[Threshold("pass@3", 0.0)]) == [
         "grade.pass@3 is undefined, below the required 0"
+    ]
+
+
+def test_a_value_that_is_missing_for_a_reason_misses_its_gate_and_says_why() -> None:
+    metrics = [MetricValue("grade", "spread", None, note="ValueError: no values")]
+
+    assert _problems(metrics=metrics, require=[Threshold("grade", 0.0)]) == [
+        "grade.spread is undefined (ValueError: no values), below the required 0"
+    ]
+
+
+def test_a_gate_on_an_evaluator_looks_at_its_first_metric() -> None:
+    metrics = [MetricValue("match", "accuracy", 0.8), MetricValue("match", "sum", 0.1)]
+
+    assert _problems(metrics=metrics, fail_under=(Threshold("match", 0.9),)) == [
+        "match.accuracy is 0.8, below the required 0.9"
     ]
 
 

@@ -57,6 +57,21 @@ def test_long_lists_of_changed_samples_are_cut_unless_all_are_asked_for(store: S
     assert "    fixed   s0, s1, s2, s3, s4" in text(store, limit=None)
 
 
+def test_numbers_are_higher_and_lower_and_the_largest_changes_are_named_first(store: Store) -> None:
+    record(store, "a", *(done(f"s{number}", quality=0.5) for number in range(4)))
+    qualities = (0.6, 0.9, 0.45, 0.2)
+    record(store, "b", *(done(f"s{number}", quality=value) for number, value in enumerate(qualities)))
+
+    lines = text(store, limit=1)
+
+    assert "  quality: 2 higher, 2 lower" in lines
+    assert "    higher  s1, … and 1 more (--full)" in lines
+    assert "    lower   s3, … and 1 more (--full)" in lines
+    plain = json.loads(comparison_json(compare_experiments(store, "a", "b")))
+    (evaluator,) = plain["evaluations"][0]["evaluators"]
+    assert (evaluator["fixed"], evaluator["broken"]) == (["s1", "s0"], ["s3", "s2"])
+
+
 def test_samples_and_evaluations_that_only_one_side_has_are_told(store: Store) -> None:
     record(store, "a", done("s0", exact_match=True), done("s1", exact_match=True))
     record(store, "b", done("s0", exact_match=True))

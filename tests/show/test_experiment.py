@@ -255,5 +255,16 @@ def test_the_list_has_the_newest_first_and_says_what_is_left(store: Store) -> No
     ]
 
 
+def test_the_names_in_a_list_are_never_cut(store: Store) -> None:
+    name = "2026-11-15_13-13-08_1f82-with-the-long-prompt"
+    record(store, name, done("s0", exact_match=True))
+
+    wide, narrow = list_text(store.experiments(), width=80), list_text(store.experiments(), width=40)
+
+    assert wide[0].split() == ["experiment", "status", "done", "failed"]
+    assert max(map(len, wide)) <= 80
+    assert narrow[2].split() == [name, "complete", "1/1", "0"]
+
+
 def test_an_empty_list_says_how_to_begin(store: Store) -> None:
     assert list_text([], width=80) == ["no experiments yet; `evalve init` writes a first evaluation"]

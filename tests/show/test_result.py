@@ -22,7 +22,9 @@ def store() -> Iterator[Store]:
 
 def result_of(store: Store, *, verdict: tuple[str, ...] = ()) -> EvaluationResult:
     (info,) = store.evaluations("first")
-    return EvaluationResult(store, info, summarise(store.observations(info.id)), {"cpu_s": 0.25}, verdict)
+    return EvaluationResult(
+        store, info, summarise(lambda: store.observations(info.id)), {"cpu_s": 0.25}, verdict
+    )
 
 
 def test_summary_has_the_value_of_every_metric(store: Store) -> None:

@@ -47,6 +47,23 @@ def test_a_column_is_never_narrower_than_its_minimum() -> None:
     assert lines[2] == "abcde…"
 
 
+def test_optional_columns_are_left_out_one_after_another_where_room_is_short() -> None:
+    columns = [Column("name"), Column("count", optional=True), Column("when", optional=True)]
+    row = ["2026-11-15_13-13-08_1f82", "12", "today"]
+
+    assert table(columns, [row], width=38)[2] == "2026-11-15_13-13-08_1f82  12     today"
+    assert table(columns, [row], width=37)[2] == "2026-11-15_13-13-08_1f82  today"
+    assert table(columns, [row], width=30)[2] == "2026-11-15_13-13-08_1f82"
+
+
+def test_a_name_is_not_cut_however_narrow_the_terminal() -> None:
+    lines = table(
+        [Column("name"), Column("text", flexible=True)], [["experiment-of-monday", "a text"]], width=10
+    )
+
+    assert lines[2] == "experiment-of-monday  a text"
+
+
 def test_a_table_without_rows_is_its_header() -> None:
     assert table([Column("a"), Column("bc")], [], indent="  ") == ["  a  bc", "  ─  ──"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from evalve.contracts import Rows
 from evalve.declare.ids import SampleIds, Unnamed
+from evalve.declare.iterators import has_rows_left, is_one_shot
 from evalve.declare.pulling import (
     Kept,
     Pull,
@@ -20,15 +22,16 @@ from evalve.declare.pulling import (
 )
 from evalve.declare.rows import DictRows, RowProblem, read_row
 from evalve.declare.sources import (
+    check_row,
     check_rows,
     consumed,
     describe,
-    is_exhausted,
     is_iterable,
-    is_one_shot,
     iterate,
     length,
     recognise,
+    used_up,
+    without_rows,
 )
 from evalve.declare.worker import SourceBroke, Worker
 from evalve.errors import DatasetError, DeclarationError
@@ -59,8 +62,11 @@ class Dataset:
         self._kept: Kept | None = None
         self._keeps_rows = False
         self._is_opened = False
+        self._peeked: list[Any] = []
         try:
             self._source = recognise(source, folder)
+            if (problem := used_up(source)) is not None:
+                raise DatasetError(problem)
             check_rows(self._source, columns)
         except DatasetError as error:
             raise DeclarationError(f"{where}: {error}") from error.__cause__
@@ -69,6 +75,31 @@ class Dataset:
     def is_one_shot(self) -> bool:
         """Whether the source is an iterator, which can be gone through only once."""
         return is_one_shot(self._source)
+
+    def peek(self) -> None:
+        """Raise `DeclarationError` if an iterator is at its end, or if its first row does not fit.
+
+        A row is read only where nothing else tells, and is not lost. What has to be awaited is not read.
+        """
+        source = self._source
+        if self._peeked or self._is_opened or not hasattr(type(source), "__next__"):
+            return
+        if has_rows_left(source) is not None:
+            return
+        try:
+            self._peeked = [self._first_of(source)]
+            check_row(self._peeked[0], self.columns, f"row 1 of {self.label}")
+        except DatasetError as error:
+            raise DeclarationError(f"{self.where}: {error}") from error.__cause__
+
+    def _first_of(self, iterator: Iterator[Any]) -> Any:
+        try:
+            return next(iterator)
+        except StopIteration:
+            raise DatasetError(without_rows(iterator)) from None
+        except Exception as error:  # the person's own code raised
+            what = f"{type(error).__name__}: {error}"
+            raise DatasetError(f"reading row 1 of {self.label} raised {what}") from error
 
     def keep_rows(self) -> None:
         """Keep what is pulled from a one-shot source, so that it can be opened again."""
@@ -84,16 +115,21 @@ class Dataset:
 
     def open(self, limit: int | None) -> Rows:
         """A pass over the first `limit` rows."""
-        return SampleRows(self, self._open_pull(), limit)
+        source = self._source
+        if_none = None
+        if self.is_one_shot and has_rows_left(source) is None and not self._peeked:
+            if_none = without_rows(source)
+        return SampleRows(self, self._open_pull(), limit, if_none=if_none)
 
     def _open_pull(self) -> Pull:
         if not self.is_one_shot:
             return self._pull(self._source)
         if self._kept is None:
-            if self._is_opened or is_exhausted(self._source):
-                raise DatasetError(f"{self.where}: {consumed(self._source)}")
+            problem = consumed(self._source) if self._is_opened else used_up(self._source)
+            if problem is not None:
+                raise DatasetError(f"{self.where}: {problem}")
             self._is_opened = True
-            pull = self._pull(self._source)
+            pull = self._pull(chain(self._peeked, self._source) if self._peeked else self._source)
             if not self._keeps_rows:
                 return pull
             self._kept = Kept(pull)
@@ -129,12 +165,15 @@ class Dataset:
 
 
 class SampleRows:
-    """One pass over a dataset."""
+    """One pass over a dataset; `if_none` says what is wrong if there is no row at all."""
 
-    def __init__(self, dataset: Dataset, pull: Pull, limit: int | None) -> None:
+    def __init__(
+        self, dataset: Dataset, pull: Pull, limit: int | None, *, if_none: str | None = None
+    ) -> None:
         self._dataset = dataset
         self._pull = pull
         self._limit = limit
+        self._if_none = if_none
         self._ids = SampleIds(dataset.where)
         self._count = 0
         self._is_closed = False
@@ -167,6 +206,8 @@ class SampleRows:
         return self._ids.fingerprint()
 
     def _samples(self, rows: list[Any]) -> list[Sample]:
+        if not rows and not self._count and self._if_none is not None:
+            raise DatasetError(f"{self._dataset.where}: {self._if_none}")
         columns = self._dataset.columns
         samples: list[Sample] = []
         named: list[str | Unnamed] = []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from evalve.declare.csv_rows import csv_rows
 from evalve.errors import DatasetError
 from evalve.options import suggestion
 
@@ -40,13 +43,19 @@ def read_file(path: Path) -> Any:
     return _READERS[path.suffix.lower()](path)
 
 
-def first_row(path: Path) -> Any:
-    """The first row of a file that is read line by line; `None` for an empty one and for other kinds."""
-    if path.suffix.lower() not in _BY_LINE:
-        return None
+def beginning(path: Path) -> Any:
+    """What tells the columns of a file without reading much of it: a list of its first row, if it has one.
+
+    A dict that is written in a file tells what its rows are only as a whole.
+    """
+    begin: Callable[[Path], Any] = _BEGINNINGS.get(path.suffix.lower(), _first_line)
+    return begin(path)
+
+
+def _first_line(path: Path) -> list[Any]:
     rows = read_file(path)
     try:
-        return next(rows, None)
+        return list(islice(rows, 1))
     finally:
         rows.close()
 
@@ -67,23 +76,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
 
 def _read_csv(path: Path, delimiter: str = ",") -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(_decoded(file, path), delimiter=delimiter, restkey=_SURPLUS, restval=_ABSENT)
-        try:
-            for row in reader:
-                if _SURPLUS in row:
-                    columns = len(reader.fieldnames or ())
-                    raise DatasetError(
-                        f"{path}:{reader.line_num}: more fields than the header's {columns}; "
-                        "a field that contains the delimiter needs quotes"
-                    )
-                yield {column: value for column, value in row.items() if value is not _ABSENT}
-        except csv.Error as error:
-            raise DatasetError(f"{path}:{reader.line_num}: {error}") from error
-
-
-_SURPLUS = "\0more fields than columns"
-_ABSENT = "\0no field"
-"""What the reader fills short rows with; compared by identity."""
+        yield from csv_rows(_decoded(file, path), path, delimiter=delimiter)
 
 
 def _read_tsv(path: Path) -> Iterator[dict[str, str]]:
@@ -94,7 +87,18 @@ def _decoded(lines: Iterator[str], path: Path) -> Iterator[str]:
     try:
         yield from lines
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+        raise _not_utf8(path, error) from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> DatasetError:
+    """Names the line, which the decoder does not know: it reads by blocks."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as found:
+                return DatasetError(f"{path}:{number}: not UTF-8: {found}")
+    return DatasetError(f"{path}: not UTF-8: {error}")
 
 
 def _read_json(path: Path) -> Any:
@@ -103,8 +107,29 @@ def _read_json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         raise DatasetError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8: {error}") from error
+        raise _not_utf8(path, error) from error
     return _list_or_dict(content, path)
+
+
+def _beginning_of_json(path: Path) -> Any:
+    """The first of a list's rows, from as much of the file as that takes."""
+    text, size = "", _FIRST_READ
+    with path.open(encoding="utf-8-sig") as file, suppress(UnicodeDecodeError):
+        while more := file.read(size):
+            text += more
+            size *= 2  # each time it is parsed from the start
+            opened = re.match(r"\s*\[\s*", text)
+            if opened is None:
+                break
+            with suppress(json.JSONDecodeError):  # cut off, or broken: the whole will tell
+                row, end = json.JSONDecoder().raw_decode(text, opened.end())
+                if end < len(text):
+                    return [row]
+    return _read_json(path)
+
+
+_FIRST_READ = 65_536
+"""Characters: most first rows are shorter."""
 
 
 def _read_yaml(path: Path) -> Any:
@@ -119,6 +144,23 @@ def _read_yaml(path: Path) -> Any:
     return _list_or_dict(content, path)
 
 
+def _beginning_of_yaml(path: Path) -> Any:
+    import yaml
+
+    with path.open("rb") as file, suppress(yaml.YAMLError):  # if it is broken, the whole will tell where
+        loader: Any = yaml.SafeLoader(file)
+        try:
+            while loader.check_event(yaml.StreamStartEvent, yaml.DocumentStartEvent):
+                loader.get_event()
+            if loader.check_event(yaml.SequenceStartEvent):
+                loader.get_event()
+                if not loader.check_event(yaml.SequenceEndEvent):
+                    return [loader.construct_document(loader.compose_node(None, None))]
+        finally:
+            loader.dispose()
+    return _read_yaml(path)
+
+
 def _list_or_dict(content: Any, path: Path) -> Any:
     if isinstance(content, list | dict):
         return content
@@ -126,13 +168,27 @@ def _list_or_dict(content: Any, path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Iterator[Any]:
-    try:
-        from pyarrow.parquet import ParquetFile  # optional
-    except ImportError as error:
-        raise DatasetError(f'{path}: reading Parquet needs pyarrow: pip install "evalve[parquet]"') from error
-    with ParquetFile(path) as file:
+    with _parquet_file(path) as file:
         for batch in file.iter_batches(batch_size=256):
             yield from batch.to_pylist()
+
+
+def _beginning_of_parquet(path: Path) -> Any:
+    """No row is read: the names of the columns stand at the file's end."""
+    with _parquet_file(path) as file:
+        return [dict.fromkeys(file.schema_arrow.names)]
+
+
+def _parquet_file(path: Path) -> Any:
+    try:
+        from pyarrow import ArrowInvalid  # optional
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise DatasetError(f'{path}: reading Parquet needs pyarrow: pip install "evalve[parquet]"') from error
+    try:
+        return ParquetFile(path)
+    except ArrowInvalid as error:
+        raise DatasetError(f"{path}: not Parquet: {error}") from error
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
@@ -146,4 +202,9 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".parquet": _read_parquet,
 }
 
-_BY_LINE = (".jsonl", ".ndjson", ".csv", ".tsv")
+_BEGINNINGS: dict[str, Callable[[Path], Any]] = {
+    ".json": _beginning_of_json,
+    ".yaml": _beginning_of_yaml,
+    ".yml": _beginning_of_yaml,
+    ".parquet": _beginning_of_parquet,
+}

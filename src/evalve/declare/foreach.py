@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalve.callers import caller
 from evalve.contracts import EvaluationSpec, Runnable, Strategy
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
@@ -111,21 +113,23 @@ class ForEach:
     ) -> None:
         if concurrency is not None and not callable(getattr(concurrency, "execute", None)):
             raise DeclarationError(
-                f"{_caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
+                f"{caller()}: concurrency= takes a strategy such as SlidingWindow(max_concurrency=10); "
                 f"got {concurrency!r}"
             )
+        if concurrency is not None:
+            _check_execute(concurrency, caller())
         self._dataset = dataset
         self._name = name
         self._concurrency = concurrency
         self._retries = retries
         self._storage = storage
-        self._options = from_mapping(options, said_by=f"{_caller()}: ForEach")
+        self._options = from_mapping(options, said_by=f"{caller()}: ForEach")
 
     def __call__(
         self, columns: str | list[str] | tuple[str, ...], dataset: Any = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         source = dataset if dataset is not None else self._dataset
-        return functools.partial(self._declared, _column_names(columns, _caller()), source)
+        return functools.partial(self._declared, _column_names(columns, caller()), source)
 
     def __getattr__(self, name: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
         """`foreach.NAME(...)`: a dataset that an installed package registers in `evalve.datasets`."""
@@ -141,7 +145,7 @@ class ForEach:
                 f"{suggestion(name, registered.names)} (registered: {known})"
             )
         make = registered[name].load()
-        where = _caller()
+        where = caller()
 
         def declare(*args: Any, columns: Any = None, **kwargs: Any) -> Any:
             source = make(*args, **kwargs)
@@ -155,6 +159,7 @@ class ForEach:
     def _declared(
         self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
     ) -> Callable[..., Any]:
+        _refuse_other_than_function(function)
         path, line = _place(function)
         where = f"{path or 'the prompt'}:{line}"
         if (declared := getattr(function, MARK, None)) is not None:
@@ -191,9 +196,7 @@ def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., A
 
     A double underscore stands for the dot: `exact_match__accuracy=0.9`.
     """
-    thresholds = tuple(
-        Threshold(name.replace("__", "."), float(minimum)) for name, minimum in minimums.items()
-    )
+    thresholds = tuple(_gate(name, minimum) for name, minimum in minimums.items())
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         evaluation: Evaluation | None = getattr(function, MARK, None)
@@ -205,6 +208,18 @@ def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., A
         return function
 
     return decorate
+
+
+def _gate(name: str, minimum: Any) -> Threshold:
+    try:
+        number = math.nan if isinstance(minimum, bool) else float(minimum)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DeclarationError(
+            f"{caller()}: require({name}={minimum!r}): a gate needs a number, as in {name}=0.9"
+        )
+    return Threshold(name.replace("__", "."), number)
 
 
 def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[..., Any]:
@@ -270,6 +285,18 @@ def split_arguments(
     return arguments, options
 
 
+def _check_execute(strategy: Strategy, where: str) -> None:
+    try:
+        inspect.signature(strategy.execute).bind(None, None)
+    except ValueError:
+        pass  # something that does not tell its signature
+    except TypeError as error:
+        name = f"{type(strategy).__name__}.execute"
+        raise DeclarationError(
+            f"{where}: {name} is called as execute(tasks, progress_callback): {error}"
+        ) from None
+
+
 def _column_names(columns: Any, where: str) -> tuple[str, ...]:
     names = columns.split(",") if isinstance(columns, str) else columns
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -281,6 +308,15 @@ def _column_names(columns: Any, where: str) -> tuple[str, ...]:
     if len(set(stripped)) < len(stripped):
         raise DeclarationError(f"{where}: a column is named twice in {', '.join(stripped)!r}")
     return stripped
+
+
+def _refuse_other_than_function(function: Any) -> None:
+    if hasattr(function, "__code__"):
+        return
+    kind = "class" if inspect.isclass(function) else type(function).__name__
+    name = getattr(function, "__name__", repr(function))
+    remedy = "; decorate its methods, each by itself" if inspect.isclass(function) else ""
+    raise DeclarationError(f"{caller()}: @foreach is for functions, and {name} is a {kind}{remedy}")
 
 
 def _checked_signature(
@@ -329,22 +365,10 @@ def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path |
 
 
 def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None, 0
+    code = function.__code__
     path = Path(code.co_filename)
     in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
     return (None if in_notebook else path.resolve()), code.co_firstlineno
-
-
-def _caller() -> str:
-    """File and line of the first frame outside this module."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    if frame is None:
-        return "?"
-    return f"{Path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 foreach = ForEach()

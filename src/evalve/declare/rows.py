@@ -49,6 +49,8 @@ def read_row(row: Any, columns: tuple[str, ...]) -> ReadRow:
         return _by_key(dict(row), columns)
     if isinstance(row, tuple | list) and not _has_all(row, columns):
         return _by_position(row, columns)
+    if hasattr(kind, "tolist") and hasattr(kind, "shape") and len(row.shape) == 1 and len(columns) > 1:
+        return _by_position(row.tolist(), columns)  # a row of a numpy array
     return _by_attribute(row, columns)
 
 
@@ -155,6 +157,7 @@ class DictRows:
             self._fields = _fields(source, columns)
         else:
             self._pairs = len(columns) == 2 and _fits_only_a_pair(value, columns)
+            _refuse_what_is_around_rows(source, columns, pairs=self._pairs)
 
     def __len__(self) -> int:
         return len(self._source[self._fields[0]]) if self._fields else len(self._source)
@@ -179,6 +182,32 @@ def _fields(source: Mapping[Any, Any], columns: tuple[str, ...]) -> list[Any]:
         found = ", ".join(f"{key!r}: {length}" for key, length in lengths.items())
         raise DatasetError(f"the dict's columns have different lengths: {found}")
     return list(lengths)
+
+
+def _refuse_what_is_around_rows(source: Mapping[Any, Any], columns: tuple[str, ...], *, pairs: bool) -> None:
+    """Values that are not all rows or all plain, as in `{"version": 1, "data": [row, row]}`."""
+    lists = [key for key, value in source.items() if _is_list_of_mappings(value)]
+    if len(lists) == 1:
+        others = [value for key, value in source.items() if key != lists[0]]
+        has_rows = any(column in source[lists[0]][0] for column in columns)
+        if has_rows or not all(isinstance(value, list | tuple) for value in others):
+            raise DatasetError(
+                f"{_ACCEPTED}; {lists[0]!r} holds a list of objects: if these are the rows, "
+                "give that list alone"
+            )
+    for key, value in source.items() if pairs else ():
+        if isinstance(value, list | tuple | Mapping):
+            raise DatasetError(f"{_ACCEPTED}; the value of {key!r} is {_a(value)}")
+
+
+_ACCEPTED = (
+    "rows are a list, or a mapping whose values are all rows, or columns of equal length, "
+    "or with two columns plain values"
+)
+
+
+def _is_list_of_mappings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _fits_only_a_pair(value: Any, columns: tuple[str, ...]) -> bool:

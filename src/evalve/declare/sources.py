@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from evalve.declare import files
+from evalve.declare.iterators import has_rows_left, is_begun, is_finished, is_one_shot
 from evalve.declare.rows import DictRows, RowProblem, lacks, read_row
 from evalve.errors import DatasetError
 
@@ -37,7 +39,7 @@ def recognise(source: Any, folder: Path | None) -> Any:
         raise DatasetError(f"{source!r} is text, where an iterable of rows or the path of a file is needed")
     if isinstance(source, str | PathLike):
         return files.find_file(Path(source), folder)
-    if is_exhausted(source):
+    if is_finished(source):
         raise DatasetError(consumed(source))
     if inspect.isawaitable(source):
         name = getattr(source, "__name__", "the function")
@@ -59,19 +61,23 @@ def check_rows(source: Any, columns: tuple[str, ...]) -> None:
             if column not in names:
                 raise DatasetError(f"{describe(source)} {lacks(column, names)}")
     for number, row in enumerate(_rows_at_hand(source, columns), 1):
-        try:
-            read_row(row, columns)
-        except RowProblem as problem:
-            raise DatasetError(f"row {number} of {describe(source)} {problem}") from None
-        except Exception as error:  # a property or a mapping of the person's own raised
-            what = f"{type(error).__name__}: {error}"
-            raise DatasetError(f"reading row {number} of {describe(source)} raised {what}") from error
+        check_row(row, columns, f"row {number} of {describe(source)}")
+
+
+def check_row(row: Any, columns: tuple[str, ...], name: str) -> None:
+    """Raise `DatasetError` if the row does not fit the columns."""
+    try:
+        read_row(row, columns)
+    except RowProblem as problem:
+        raise DatasetError(f"{name} {problem}") from None
+    except Exception as error:  # a property or a mapping of the person's own raised
+        raise DatasetError(f"reading {name} raised {type(error).__name__}: {error}") from error
 
 
 def iterate(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
     """The rows of anything that is iterable without awaiting."""
     if isinstance(source, Path):
-        return iterate(files.read_file(source), columns)
+        return iter(_rows_in_file(source, files.read_file(source), columns))
     if isinstance(source, Mapping):
         return iter(DictRows(source, columns))
     kind = type(source)
@@ -86,6 +92,15 @@ def iterate(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
     return (source[index] for index in range(len(source)))
 
 
+def _rows_in_file(path: Path, content: Any, columns: tuple[str, ...]) -> Iterable[Any]:
+    if not isinstance(content, Mapping):
+        return content  # type: ignore[no-any-return]
+    try:
+        return DictRows(content, columns)
+    except DatasetError as error:
+        raise DatasetError(f"{path}: {error}") from None
+
+
 def is_iterable(source: Any) -> bool:
     """Asked of the type: a class that defines `__iter__` is itself a callable, not an iterable."""
     kind = type(source)
@@ -97,25 +112,32 @@ def is_iterable(source: Any) -> bool:
     )
 
 
-def is_one_shot(source: Any) -> bool:
-    """Whether the source is an iterator, which can be gone through only once."""
-    return hasattr(type(source), "__next__") or hasattr(type(source), "__anext__")
-
-
-def is_exhausted(source: Any) -> bool:
-    if inspect.isgenerator(source):
-        return source.gi_frame is None
-    return inspect.isasyncgen(source) and source.ag_frame is None
+def used_up(source: Any) -> str | None:
+    """What to say of an iterator whose rows were already taken by somebody, where that is certain."""
+    if is_finished(source):
+        return consumed(source)
+    if is_begun(source):
+        return f"{describe(source)} was already begun, so its first rows are gone; {_remedy(source)}"
+    if is_one_shot(source) and has_rows_left(source) is False:
+        return without_rows(source)
+    return None
 
 
 def consumed(source: Any) -> str:
-    """What to say of a one-shot source that was gone through before."""
+    """What to say of an iterator that was gone through before."""
+    return f"{describe(source)} was already consumed; {_remedy(source)}"
+
+
+def without_rows(source: Any) -> str:
+    """What to say of an iterator that gave not a single row."""
+    return f"{describe(source)} has no rows: it was already consumed, or never had any; {_remedy(source)}"
+
+
+def _remedy(source: Any) -> str:
     name = getattr(source, "__name__", "")
     if name.isidentifier():
-        remedy = f"pass the function itself ({name} instead of {name}())"
-    else:
-        remedy = "pass a function that makes it"
-    return f"{describe(source)} was already consumed; {remedy} or a list"
+        return f"pass the function itself ({name} instead of {name}()) or a list"
+    return "pass a function that makes it or a list"
 
 
 def length(source: Any) -> int | None:
@@ -155,18 +177,30 @@ def _table_columns(source: Any) -> list[str] | None:
 
 
 def _rows_at_hand(source: Any, columns: tuple[str, ...]) -> Iterator[Any]:
-    """In memory, or the first line of a file; nothing that would take time or could not be read again."""
+    """In memory, or at a file's beginning; nothing that would take time or could not be read again."""
+    if isinstance(source, Path):
+        try:
+            content = files.beginning(source)
+        except OSError as error:
+            raise DatasetError(f"cannot read {source}: {error}") from error
+        return islice(_rows_in_file(source, content, columns), _CHECKED_ROWS)
     if isinstance(source, Mapping):
         return islice(DictRows(source, columns), _CHECKED_ROWS)
     if isinstance(source, list | tuple):
         return iter(source[:_CHECKED_ROWS])
-    if isinstance(source, Path):
-        try:
-            first = files.first_row(source)
-        except OSError as error:
-            raise DatasetError(f"cannot read {source}: {error}") from error
-        return iter([] if first is None else [first])
+    if isinstance(source, range | set | frozenset | deque | KeysView | ValuesView | ItemsView):
+        return islice(source, 1)
+    if (shape := _shape_of_array(source)) is not None:
+        if not shape:
+            raise DatasetError(f"{describe(source)} is a single value, where rows are needed")
+        return iter(source[:1])
     return iter([])
+
+
+def _shape_of_array(source: Any) -> tuple[int, ...] | None:
+    """Of numpy and its like, whose rows are all of one kind."""
+    kind = type(source)
+    return tuple(source.shape) if hasattr(kind, "shape") and hasattr(kind, "dtype") else None
 
 
 def _records_of_slices(frame: Any) -> Iterator[Any]:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, ParamSpec, Protocol, overload
 
 from evalve import metrics as known_metrics
-from evalve.errors import ResultError
+from evalve.callers import at_caller
+from evalve.errors import DeclarationError, ResultError
 from evalve.jsontext import as_text
 from evalve.records import Score
 
@@ -51,7 +52,10 @@ def evaluator(
 
 def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None) -> Callable[..., Any]:
     label = name or str(getattr(function, "__name__", type(function).__name__))
-    resolved = known_metrics.resolve(metrics)
+    try:
+        resolved = known_metrics.resolve(metrics)
+    except DeclarationError as error:
+        raise at_caller(error) from error.__cause__
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)

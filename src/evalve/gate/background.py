@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
@@ -202,9 +202,9 @@ class _Flow(Generic[Opened, Item]):
     async def run(self) -> None:
         self.loop = asyncio.get_running_loop()
         try:
-            async with self._context as opened:
+            async with self._context as opened, _closing(self._items(opened)) as items:
                 self.opened.set_result(opened)
-                async for item in self._items(opened):
+                async for item in items:
                     await self._room.acquire()
                     self.queue.put(item)
         except asyncio.CancelledError:
@@ -226,6 +226,16 @@ class _Flow(Generic[Opened, Item]):
         assert self.loop is not None
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for room
             self.loop.call_soon_threadsafe(self._room.release)
+
+
+@contextlib.asynccontextmanager
+async def _closing(items: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
+    """Not left to the garbage collector, which may come to it when the loop has ended."""
+    try:
+        yield items
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
 
 
 class BackgroundStream(Generic[Opened, Item]):

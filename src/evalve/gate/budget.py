@@ -25,37 +25,43 @@ class Budget:
         self._ended: Future[None] | None = None
         """Where somebody waits for a call to end."""
 
-    async def reserve(self, expected_usd: float) -> None:
+    async def reserve(self, usd: float, *, is_bound: bool) -> None:
         """Wait while calls under way may leave too little; `BudgetSpent` where there is too little left.
 
-        Expectations are high before the first answer, so a lone first call goes however much it may cost.
+        `is_bound` says that the call cannot cost more. Otherwise `usd` is what it is expected to, which is
+        high before the first answer: a lone first call then goes however much that is.
         """
-        while (ended := self._reserved(expected_usd)) is not None:
+        while (ended := self._reserved(usd, is_bound)) is not None:
             await asyncio.shield(asyncio.wrap_future(ended))
 
-    def release(self, expected_usd: float) -> None:
+    def release(self, usd: float) -> None:
         """The call is over, and what it cost is counted."""
         with self._lock:
             self._calls -= 1
-            self._under_way_usd -= expected_usd
+            self._under_way_usd -= usd
             ended, self._ended = self._ended, None
         if ended is not None:
             ended.set_result(None)
 
-    def _reserved(self, expected_usd: float) -> Future[None] | None:
+    def _reserved(self, usd: float, is_bound: bool) -> Future[None] | None:
         """`None` where there was room; else what to wait for."""
         with self._lock:
-            spent_usd = self._spent_usd()
             if self.limit_usd is not None:
+                spent_usd = self._spent_usd()
                 left_usd = self.limit_usd - spent_usd
-                if left_usd <= 0 or (not self._calls and spent_usd > 0 and expected_usd > left_usd):
-                    raise BudgetSpent(
-                        f"the budget of {self.limit_usd:g} USD is spent ({spent_usd:.4f} USD);"
-                        f" another call is expected to cost {expected_usd:.4f} USD"
-                    )
-                if self._calls and expected_usd > left_usd - self._under_way_usd:
-                    self._ended = self._ended or Future()
-                    return self._ended
+                if left_usd <= 0 or usd > left_usd - self._under_way_usd:
+                    if self._calls:
+                        self._ended = self._ended or Future()
+                        return self._ended
+                    if left_usd <= 0 or is_bound or spent_usd > 0:
+                        raise BudgetSpent(_refusal(self.limit_usd, spent_usd, usd, is_bound))
             self._calls += 1
-            self._under_way_usd += expected_usd
+            self._under_way_usd += usd
             return None
+
+
+def _refusal(limit_usd: float, spent_usd: float, usd: float, is_bound: bool) -> str:
+    another = f"another call may cost {usd:.4f} USD; raise it, or lower max_tokens"
+    if not is_bound:
+        another = f"another call is expected to cost {usd:.4f} USD"
+    return f"the budget of {limit_usd:g} USD is used up ({spent_usd:.4f} USD spent): {another}"

@@ -84,12 +84,13 @@ class CacheStore:
 
     def flush(self) -> None:
         """Return when everything put before, and every use, is committed."""
-        self._write_uses()
+        self._write_uses(self.writer)
         self.writer.flush()
 
     def close(self) -> None:
-        self._write_uses()
         self.writer.close()
+        # on this thread: from Python 3.12 on an interpreter that ends starts no other
+        self._write_uses(InlineWriter(self.file))
         self.file.close()
 
     # -- upkeep
@@ -122,14 +123,14 @@ class CacheStore:
                 self._used[raw_key] = None
             full = len(self._used) >= _USES_AT_MOST
         if full:
-            self._write_uses()
+            self._write_uses(self.writer)
 
-    def _write_uses(self) -> None:
+    def _write_uses(self, writer: Writer) -> None:
         with self._using:
             used, hits = list(self._used), self._hits
             self._used, self._hits = {}, 0
         if hits:
-            self.writer.post(_Uses(used, hits, int(self._now_s())))
+            writer.post(_Uses(used, hits, int(self._now_s())))
 
     # -- damage and size
 

@@ -17,6 +17,8 @@ CONSTANT_TOKENS = 20.0
 PRIOR_OUTPUT_TOKENS = 1024.0
 CAUTION = 1.05
 CAUTIOUS_CALLS = 20
+MOST_INPUT = 1.3
+"""Of what is expected: estimates are off a little, and writing a provider's cache costs a quarter more."""
 
 _KEPT = 0.99
 """An observation's weight falls by this with each that follows: about the last hundred count."""
@@ -64,6 +66,13 @@ class Estimates:
         if limit is not None and limit < output_tokens:
             output_tokens = float(limit)
         return Expected(input_tokens * habit.charged_share, output_tokens)
+
+    def at_most(self, call: Call) -> Expected | None:
+        """What a call may be charged for; `None` where nothing bounds its answer."""
+        if call.max_output_tokens is None:
+            return None
+        slope, constant = (self._inputs.get(call.model) or self._new_line(call.model)).fit
+        return Expected((slope * call.input_bytes + constant) * MOST_INPUT, float(call.max_output_tokens))
 
     def observe(
         self, call: Call, usage: Usage, key: str = "", charged_input_tokens: float | None = None

@@ -300,6 +300,8 @@ class Gate:
             actual = dialect.charged(call, usage)
             self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
             self._meter.used(call, usage, errand.sample)
+        elif problem is None:
+            self._meter.used_unknown(errand.sample)
         if problem is None:
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
@@ -335,12 +337,15 @@ class Gate:
     async def _reserve(self, errand: _Errand) -> None:
         """Stop the run before a call that would exceed the person's budget."""
         errand.reserved_usd = 0.0
+        is_bound = False
         if self._budget.limit_usd is not None:
-            expected = self._estimates.expected(errand.call, errand.group)
+            most = self._estimates.at_most(errand.call)
+            is_bound = most is not None
+            expected = most or self._estimates.expected(errand.call, errand.group)
             usage = Usage(round(expected.input_tokens), round(expected.output_tokens))
             errand.reserved_usd = self._meter.price_usd(errand.call, usage) or 0.0
         try:
-            await self._budget.reserve(errand.reserved_usd)
+            await self._budget.reserve(errand.reserved_usd, is_bound=is_bound)
         except BudgetSpent as error:
             if errand.sample is not None:
                 errand.sample.stop_run(str(error))

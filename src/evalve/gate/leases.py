@@ -24,9 +24,10 @@ _RENEWED_EVERY_S = 10.0
 _SAME_START_S = 2.0  # two readings of one process's start differ when the machine's clock is corrected
 
 _TAKE = """
-    INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-    ON CONFLICT (key) DO UPDATE SET token = ?2, pid = ?3, pid_started = ?4, host = ?5, expires_at = ?6
-    WHERE token IN (?2, ?7) OR expires_at <= ?8
+    INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET token = excluded.token, pid = excluded.pid,
+        pid_started = excluded.pid_started, host = excluded.host, expires_at = excluded.expires_at
+    WHERE leases.token IN (excluded.token, ?) OR leases.expires_at <= ?
 """
 
 

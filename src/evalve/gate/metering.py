@@ -38,6 +38,11 @@ class Meter:
             else:
                 log.cost_usd += cost_usd
 
+    def used_unknown(self, sample: SampleContext | None) -> None:
+        """An answer that does not say what it took, such as a stream of OpenAI's that was not asked to."""
+        for log in self._logs(sample):
+            log.unpriced += 1
+
     def price_usd(self, call: Call, usage: Usage) -> float | None:
         """`None` where the price is unknown."""
         return self._price(call.model, usage)

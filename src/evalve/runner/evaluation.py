@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
@@ -36,10 +37,12 @@ from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner
+from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
-from evalve.summary import MetricValue, summarise
+from evalve.summary import summarise
+from evalve.tallies import MetricValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ async def run_evaluation(
     git_commit: str | None = None,
 ) -> Outcome:
     """Run what is missing, record it, and judge the whole."""
+    carry_samples_into_threads()
     _refuse_changes(evaluation, store)
     if evaluation.options.fresh:
         store.forget(evaluation.spec.experiment, evaluation.spec.key)
@@ -196,7 +200,7 @@ class _Journey:
             "cpu_s": usage.cpu_s() - self._cpu_s,
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,
-            "strategy": type(self.strategy).__name__,
+            "strategy": concurrency.name_of(self.strategy),
             "max_concurrency": tally.limit,
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),
@@ -250,7 +254,7 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
 def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     evaluation_id = journey.run.evaluation_id
     before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
-    metrics = summarise(store.observations(evaluation_id), stored=before.metrics if before else ())
+    metrics = summarise(partial(store.observations, evaluation_id), stored=before.metrics if before else ())
     interrupted = journey.turns.stopping
     run = journey.ended("interrupted" if interrupted else "complete")
     total = journey.plan.total

@@ -123,8 +123,10 @@ class SampleRunner:
             if not self._turns.stopping:
                 raise
             raise asyncio.CancelledError from None  # the second Ctrl-C, in a function on this thread
-        except GeneratorExit:
-            raise
+        except GeneratorExit as error:
+            if not _is_running(body):
+                raise  # Python closes what is left of a loop that is gone
+            attempt.fail(error)
         except BaseException as error:
             attempt.fail(error)
         attempt.end_try(self._loop.time())
@@ -220,3 +222,10 @@ def _calls_json(calls: CallLog) -> str | None:
     plain = asdict(calls)
     del plain["ordinals"]
     return to_json(plain)
+
+
+def _is_running(body: Body) -> bool:
+    try:
+        return asyncio.current_task() is body.task
+    except RuntimeError:
+        return False

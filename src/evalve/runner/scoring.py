@@ -48,20 +48,23 @@ def _flat_or_refused(returned: Any) -> list[Score]:
 
 
 def _flat(values: list[Any]) -> list[Score]:
-    return [score for value in values for score in _scores_in(value, name="score")]
+    place = "a Result in which a score"
+    return [score for value in values for score in _scores_in(value, name="score", place=place)]
 
 
-def _scores_in(value: Any, *, name: str) -> list[Score]:
+def _scores_in(value: Any, *, name: str, place: str = "") -> list[Score]:
+    """`place` tells in the refusal where a value stands that is not all that was returned."""
     if isinstance(value, Score):
         return [_checked(value)]
     if isinstance(value, Mapping):
         return [score for key, item in value.items() for score in _named(item, str(key))]
     if isinstance(value, list | tuple):
-        return [score for item in value for score in _scores_in(item, name=name)]
+        inside = place or f"a {type(value).__name__} in which an item"
+        return [score for item in value for score in _scores_in(item, name=name, place=inside)]
     plain = _plain_number(value)
     if plain is not None:
         return [_checked(Score(name, plain))]
-    raise ResultError(_refusal(value))
+    raise ResultError(_refusal(value, place))
 
 
 def _named(value: Any, key: str) -> list[Score]:
@@ -70,7 +73,7 @@ def _named(value: Any, key: str) -> list[Score]:
         return [score for inner, item in value.items() for score in _named(item, f"{key}.{inner}")]
     if isinstance(value, Score):
         value = Score(key, value.value, value.metrics, value.metadata)
-    return _scores_in(value, name=key)
+    return _scores_in(value, name=key, place=f"a dict whose value for {key!r}")
 
 
 def _plain_number(value: Any) -> bool | int | float | None:
@@ -113,7 +116,7 @@ def _is_finite(number: float) -> bool:
         return False
 
 
-def _refusal(value: Any) -> str:
+def _refusal(value: Any, place: str = "") -> str:
     if inspect.isawaitable(value):
         close = getattr(value, "close", None)
         if callable(close):
@@ -122,6 +125,9 @@ def _refusal(value: Any) -> str:
             f"the evaluation returned {as_text(value)}, which was never awaited: "
             "write `await` before the call (and `async def` for the evaluation)"
         )
+    if place:
+        shown = "None" if value is None else _short(value)
+        return f"the evaluation returned {place} is {shown}; it must be a Score, a bool or a number"
     if value is None:
         return f"the evaluation returned None: is a `return` missing? Return {ACCEPTED}"
     return f"the evaluation returned {_short(value)}; return {ACCEPTED}"

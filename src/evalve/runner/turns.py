@@ -199,10 +199,8 @@ class Turns:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, `run` raises it
             self.fail(error)
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
         finally:
             self._reading = None
             # one more than there are rows: it finds none and reads on
@@ -238,10 +236,10 @@ class Turns:
         except asyncio.CancelledError:
             if self.error is None and not self.stopping:
                 raise
-        except BaseException as error:
+        except GeneratorExit:
+            raise  # the loop is gone, and nobody waits any more
+        except BaseException as error:  # whatever it is, `run` raises it
             self.fail(error)
-            if not isinstance(error, Exception):
-                raise
         finally:
             self._bodies.discard(body)
             body.end_turn(ending)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from evalve.contracts import EvaluationInfo, Runnable
 from evalve.options import Threshold, Tolerance
-from evalve.summary import MetricValue, find
+from evalve.summary import find
+from evalve.tallies import MetricValue
 
 NO_FAILURES = Tolerance(count=0)
 
@@ -35,11 +36,13 @@ def _misses(threshold: Threshold, metrics: Sequence[MetricValue]) -> list[str]:
         instead = f"there is only {known}" if known else "nothing was scored"
         return [f"{threshold.name} is required to reach {threshold.minimum:g}, but {instead}"]
     return [
-        f"{value.evaluator}.{value.metric} is {_shown(value.value)}, below the required {threshold.minimum:g}"
+        f"{value.evaluator}.{value.metric} is {_shown(value)}, below the required {threshold.minimum:g}"
         for value in values
         if value.value is None or value.value < threshold.minimum
     ]
 
 
-def _shown(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4g}"
+def _shown(value: MetricValue) -> str:
+    if value.value is not None:
+        return f"{value.value:.4g}"
+    return f"undefined ({value.note})" if value.note else "undefined"

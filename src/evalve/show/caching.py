@@ -82,7 +82,7 @@ def stats_lines(stats: StatsLike, *, width: int | None = None) -> list[str]:
         "",
         *table(
             [
-                Column("model", flexible=True),
+                Column("model"),
                 Column("answers", align="right"),
                 Column("size", align="right"),
             ],

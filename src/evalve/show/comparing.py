@@ -146,7 +146,7 @@ def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int |
 
 def _differences_table(evaluators: Sequence[Comparison], width: int | None) -> list[str]:
     columns = [
-        Column("evaluator", flexible=True, minimum=12),
+        Column("evaluator"),
         Column("A", align="right"),
         Column("B", align="right"),
         Column("B - A [95% interval]"),
@@ -188,10 +188,11 @@ def _changes_text(one: Comparison, *, limit: int | None) -> Iterator[str]:
         for letter, count in (("A", one.only_in_a), ("B", one.only_in_b))
         if count
     )
-    yield visible(f"  {one.evaluator}: {len(one.fixed)} fixed, {len(one.broken)} broken{alone}")
-    for name, sample_ids in (("fixed ", one.fixed), ("broken", one.broken)):
+    better, worse = ("higher", "lower") if one.is_of_numbers else ("fixed", "broken")
+    yield visible(f"  {one.evaluator}: {len(one.fixed)} {better}, {len(one.broken)} {worse}{alone}")
+    for word, sample_ids in ((better, one.fixed), (worse, one.broken)):
         if sample_ids:
-            yield f"    {name}  {_some(sample_ids, limit)}"
+            yield f"    {word:6}  {_some(sample_ids, limit)}"
     if is_regression(one):
         yield "    B is worse than A, and chance does not explain it"
     if one.minimum_detectable_effect is not None:

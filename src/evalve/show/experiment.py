@@ -26,19 +26,19 @@ from evalve.show.overview import (
 )
 from evalve.show.samples import Choice, chosen, samples_text
 from evalve.show.tables import Column, table, visible
-from evalve.summary import MetricValue
+from evalve.tallies import MetricValue
 
 
 def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> list[str]:
     if not experiments:
         return ["no experiments yet; `evalve init` writes a first evaluation"]
     columns = [
-        Column("experiment", flexible=True, minimum=20),
+        Column("experiment"),
         Column("status"),
         Column("done", align="right"),
         Column("failed", align="right"),
-        Column("evaluations", align="right"),
-        Column("last written"),
+        Column("evaluations", align="right", optional=True),
+        Column("last written", optional=True),
     ]
     rows = [
         [

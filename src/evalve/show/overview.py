@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, ExperimentInfo, RunInfo, Store
 from evalve.show import figures
 from evalve.show.finding import Labelled
-from evalve.summary import MetricValue, summarise
+from evalve.summary import summarise
+from evalve.tallies import MetricValue
 
 # a mean of right and wrong: what a failed sample could have made of it is known
 _PROPORTIONS = frozenset({"accuracy"})
@@ -38,7 +40,7 @@ def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overvie
         label=one.label,
         info=one.info,
         status=status_of(one.info, runs, experiment.running),
-        metrics=summarise(store.observations(one.info.id), stored=one.info.metrics),
+        metrics=summarise(partial(store.observations, one.info.id), stored=one.info.metrics),
         failure_kinds=failure_kinds(store, one.info),
         runs=runs,
     )

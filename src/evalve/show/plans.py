@@ -109,7 +109,7 @@ def plan_text(plan: PlanLike, *, model: str | None, width: int | None) -> Iterat
 
 def _works(plan: PlanLike, width: int | None) -> list[str]:
     columns = [
-        Column("evaluation", flexible=True, minimum=16),
+        Column("evaluation"),
         Column("samples", align="right"),
         Column("calls", align="right"),
         Column("input tokens", align="right"),

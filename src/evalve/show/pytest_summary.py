@@ -10,8 +10,9 @@ from typing import Any
 
 from evalve.contracts import EvaluationInfo, Store
 from evalve.show import figures
+from evalve.show.overview import metric_text
 from evalve.show.tables import shortened, visible
-from evalve.summary import MetricValue
+from evalve.tallies import MetricValue
 
 NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
@@ -37,6 +38,8 @@ class Told:
     """Why it was stopped, where it was not a person who did."""
     calls: dict[str, float] = field(default_factory=dict)
     """What calls to models came to in this run; empty without any."""
+    storage: str | None = None
+    """Where `evalve show` must be told to look; `None` where it finds the records by itself."""
 
     @classmethod
     def about(
@@ -49,6 +52,7 @@ class Told:
         interrupted: bool,
         stop_reason: str = "",
         calls: Mapping[str, float] | None = None,
+        storage: str | None = None,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -64,6 +68,7 @@ class Told:
             interrupted=interrupted,
             stop_reason=stop_reason,
             calls=dict(calls or {}),
+            storage=storage,
         )
 
     @property
@@ -91,28 +96,31 @@ def properties(told: Told) -> Iterator[tuple[str, object]]:
 
 def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
     """Why an evaluation fails, with the first samples that broke and where to look further."""
-    lines = [f"{told.name}: {problem}" for problem in told.problems]
+    lines = [f"{told.name}: {visible(problem)}" for problem in told.problems]
     if told.failed:
         for record in islice(store.records(info, status="failed"), _FAILURES_SHOWN):
             reason = visible(str(record.failure))
             lines.append(f"  sample {visible(record.sample_id)}: {shortened(reason, 300)}")
         if told.failed > _FAILURES_SHOWN:
             lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
-        lines.append(f"see: evalve show {shlex.quote(told.experiment)} --errors")
+        lines += _see(told.experiment, [told.storage], "--errors")
     return "\n".join(lines)
 
 
 def summary_lines(
-    told: Sequence[Mapping[str, Any]], *, experiment: str, resume_command: str | None
+    told: Sequence[Mapping[str, Any]],
+    *,
+    experiment: str,
+    resume_command: str | None,
+    storage: str | None = None,
 ) -> Iterator[str]:
     """The section at the end of a pytest run; with a command to go on where it was interrupted."""
     everything = [Told(**one) for one in told]
     for one in everything:
         yield f"{visible(one.name)}  {_counts(one)}"
-        for metric in one.metrics:
-            shown = figures.with_interval(metric["value"], metric["low"], metric["high"])
-            name = visible(f"{metric['evaluator']}  {metric['metric']}")
-            yield f"  {name} {shown}  n={metric['observations']}"
+        for metric in map(MetricValue.from_plain, one.metrics):
+            line = f"{metric.evaluator}  {metric.metric} {metric_text(metric)}  n={metric.observations}"
+            yield f"  {visible(line)}"
         if one.calls:
             yield f"  {figures.calls(one.calls)}"
         if one.stop_reason:
@@ -120,12 +128,26 @@ def summary_lines(
         if one.is_empty:
             yield f"  {NO_ROWS}"
         for problem in one.problems if not one.interrupted else ():
-            yield f"  not passed: {problem}"
+            yield f"  not passed: {visible(problem)}"
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
     elif all(one.ran == 0 and one.done and not one.failed for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
-    yield f"see: evalve show {shlex.quote(experiment)}"
+    yield from _see(experiment, [one.storage for one in everything] or [storage])
+
+
+def _see(experiment: str, storages: Sequence[str | None], *options: str) -> Iterator[str]:
+    """A command for each storage; none for one in memory, of which nothing remains."""
+    for storage in dict.fromkeys(storages):
+        if storage is None or not storage.startswith("memory:"):
+            yield f"see: {show_command(experiment, storage, *options)}"
+
+
+def show_command(experiment: str, storage: str | None, *options: str) -> str:
+    """As it has to be typed: quoted for a shell, a name that begins with `-` after `--`."""
+    words = [*(["--storage", storage] if storage is not None else []), *options]
+    named = [*words, "--", experiment] if experiment.startswith("-") else [experiment, *words]
+    return shlex.join(["evalve", "show", *named])
 
 
 def _counts(one: Told) -> str:

@@ -16,7 +16,8 @@ from evalve.show.html import overview_html
 from evalve.show.overview import Overview, failure_kinds, status_of
 from evalve.show.samples import Choice, samples_text
 from evalve.show.tables import visible
-from evalve.summary import MetricValue, as_table
+from evalve.summary import as_table
+from evalve.tallies import MetricValue
 
 _SAMPLES_SHOWN = 10
 _WIDTH = 100

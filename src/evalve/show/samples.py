@@ -89,7 +89,7 @@ def _table(records: Sequence[Record], which: Which, width: int | None) -> list[s
     answers = which == "failed"
     names = list(dict.fromkeys(score.name for record in records for score in record.scores))
     columns = [
-        Column("sample", flexible=True, minimum=12),
+        Column("sample"),
         *([Column("repeat", align="right")] if repeats else []),
         *([] if answers else [Column("status")]),
         *_score_columns(names),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 GAP = "  "
 _ELLIPSIS = "…"
@@ -17,12 +19,17 @@ _WIDTHLESS_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How one column is set. A flexible one is shortened where the table would be too wide."""
+    """How one column is set. Where the table would be too wide, a flexible one is shortened first.
+
+    Then optional ones are left out, the first of them first. What a person has to tell apart or to
+    copy is neither: rather than cut a name, a table is wider than the terminal.
+    """
 
     title: str
     align: Literal["left", "right"] = "left"
     flexible: bool = False
     minimum: int = 8
+    optional: bool = False
 
 
 def table(
@@ -30,23 +37,35 @@ def table(
 ) -> list[str]:
     """Lines of an aligned table with a header; `None` for no limit of the width."""
     cells = [[visible(cell) for cell in row] for row in rows]
-    natural = [
-        max([width_of(column.title), *(width_of(row[place]) for row in cells)])
-        for place, column in enumerate(columns)
-    ]
-    available = None if width is None else width - len(indent) - len(GAP) * (len(columns) - 1)
-    widths = _fitted(columns, natural, available)
+    room = None if width is None else width - len(indent)
+    widths = _widths(columns, cells, room)
+    while room is not None and _taken(widths) > room and any(column.optional for column in columns):
+        dropped = next(place for place, column in enumerate(columns) if column.optional)
+        columns = _without(columns, dropped)
+        cells = [_without(row, dropped) for row in cells]
+        widths = _widths(columns, cells, room)
     header = _line([column.title for column in columns], columns, widths)
     rule = GAP.join("─" * size for size in widths)
     return [indent + line for line in (header, rule, *(_line(row, columns, widths) for row in cells))]
 
 
-def _fitted(columns: Sequence[Column], natural: Sequence[int], available: int | None) -> list[int]:
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _without(cells: Sequence[T], place: int) -> list[T]:
+    return [*cells[:place], *cells[place + 1 :]]
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | None) -> list[int]:
     """Takes the excess from the widest flexible column, one by one, never below its minimum."""
-    widths = list(natural)
-    if available is None:
+    widths = [
+        max([width_of(column.title), *(width_of(row[place]) for row in cells)])
+        for place, column in enumerate(columns)
+    ]
+    if room is None:
         return widths
-    for _ in range(max(0, sum(widths) - available)):
+    for _ in range(max(0, _taken(widths) - room)):
         shrinkable = [
             place
             for place, column in enumerate(columns)
