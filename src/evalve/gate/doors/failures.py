@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
-from evalve.gate.messages import Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
+from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
 
 NOT_AN_ANSWER = Problem("server", "what came does not have the form of an answer")
 
@@ -28,11 +28,11 @@ def unsent(target: Target, error: SendError) -> ModelError:
     return _error(ModelError, target, Problem("connection", told))
 
 
-def broken_off(target: Target, dialect: Dialect, error: bytes | SendError | None) -> ModelError:
+def broken_off(target: Target, dialect: Dialect, call: Call, error: bytes | SendError | None) -> ModelError:
     """For a stream that began and did not end; `error` is the provider's last event, or what was noticed."""
     problem: Problem | None = None
     if isinstance(error, bytes):
-        problem = dialect.problem(Reply(200, {}, error))
+        problem = dialect.problem(Reply(200, {}, error), call)
     if problem is None:
         why = f": {error}" if isinstance(error, SendError) else ""
         problem = Problem("connection", f"the stream broke off before its end{why}")

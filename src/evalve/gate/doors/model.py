@@ -207,10 +207,10 @@ class Model:
         except SendError as error:
             if reply is None:
                 raise unsent(self._target, error) from error
-            raise broken_off(self._target, self._wire.dialect, flow.error or error) from error
+            raise broken_off(self._target, self._wire.dialect, self.call(), flow.error or error) from error
         whole = flow.whole()
         if whole is None:
-            raise broken_off(self._target, self._wire.dialect, flow.error)
+            raise broken_off(self._target, self._wire.dialect, self.call(), flow.error)
         yield self._priced(self._wire.answer(whole), cached=reply.cached)
 
 
