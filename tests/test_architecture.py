@@ -41,10 +41,13 @@ DOORS = {
     "plan_command",
     "plan_subjects",
     "pytest_collect",
+    "pytest_items",
     "pytest_plugin",
     "pytest_run",
     "pytest_session",
     "pytest_traceback",
+    "pytest_typed",
+    "pytest_workers",
 }
 UPWARD = {("declare.foreach", "wiring")}
 """The named exception: calling an evaluation directly needs the whole machine."""

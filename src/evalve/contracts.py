@@ -143,7 +143,7 @@ class Store(Protocol):
         self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
     ) -> None: ...
     def forget(self, experiment: str, key: str) -> None: ...
-    def lock(self, experiment: str, *, holder: str) -> Lock: ...
+    def lock(self, experiment: str, *, holder: str, party: str | None = None) -> Lock: ...
 
     # reading
     def experiments(self) -> list[ExperimentInfo]: ...
@@ -161,7 +161,10 @@ class Store(Protocol):
 
 
 class Lock(Protocol):
-    """Held on one experiment until released or until its process is dead."""
+    """Held on one experiment until released or until its process is dead.
+
+    Several processes of one run hold it together, as a party: it is free when the last of them has ended.
+    """
 
     def release(self) -> None: ...
 

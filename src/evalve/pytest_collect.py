@@ -12,9 +12,9 @@ import pytest
 from evalve.declare.foreach import Evaluation
 from evalve.errors import DeclarationError, NotFound
 from evalve.options import suggestion
+from evalve.pytest_items import evaluation_of, variant_of
 from evalve.pytest_plugin import is_evaluation
 from evalve.pytest_run import run_pytest
-from evalve.pytest_session import evaluation_of, variant_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,8 +302,15 @@ def pytest_terminal_summary(
         _evalve(config).summarise(
             terminalreporter,
             [report.evalve for report in told],
+            all_told={report.nodeid for report in reports} == {report.nodeid for report in told},
             interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if SESSION in session.config.stash:
+        session.config.stash[SESSION].finish(exitstatus)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -317,9 +324,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["evalve_experiment"] = _evalve(node.config).lend_to_worker(
-        of=node.workerinput["workercount"]
-    )
+    _evalve(node.config).lend_to_worker(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _evalve(node.config).worker_ended(getattr(node, "workeroutput", {}))
 
 
 def _evalve(config: pytest.Config) -> EvalveSession:

@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import shlex
-import sys
+import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
-from evalve.contracts import Lock, Progress
+from evalve.contracts import Lock, Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
+from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
+from evalve.pytest_typed import typed, without_fresh
+from evalve.pytest_workers import Controller, Workers
+from evalve.runner.evaluation import stored_evaluation
 from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines
 
 
@@ -37,11 +41,19 @@ class EvalveSession:
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._lent = 0
+        self._party = uuid.uuid4().hex
+        """Whose lock it is: that of this process and its workers, or of the controller and its workers."""
+        self._refused = ""
+        """Why nothing may run here."""
+        self._workers: Workers | None = None
+        self._controller: Controller | None = None
+        self._told_by_workers: list[dict[str, Any]] = []
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
         if self._worker is not None:
             gating.tell_unknown_variables(lambda text: None)  # the controller has told
+            self._party = self._worker["evalve_experiment"]["party"]
 
     def _read_settings(self, said: Options) -> wiring.Settings:
         try:
@@ -65,35 +77,73 @@ class EvalveSession:
 
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Check the items and take the experiment, before anything is spent."""
-        self._refuse_namesakes(items)
+        try:
+            self._begin(items)
+        except pytest.UsageError as error:
+            if self._worker is None:
+                raise
+            self._refused = str(error)  # xdist would take it for a crash, and begin another worker for ever
+
+    def _begin(self, items: Sequence[pytest.Item]) -> None:
+        refuse_namesakes(items, self._folder)
         if self._worker is None:
             gating.tell_unknown_variables(self._warn)
-            for item in items:
-                self._lock(evaluation_of(item))
-        elif self._worker["evalve_experiment"]["replaces_another"]:
+        else:
+            self._controller = Controller(self._worker["evalve_channel"])
+            self._scope.enter_context(self._controller.obeyed())
+        for item in items:
+            self._lock(evaluation_of(item))
+        if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for item in items:
             self._start_over_if_asked(item)
 
-    def lend_to_worker(self, *, of: int) -> dict[str, Any]:
+    def lend_to_worker(self, node: Any) -> None:
         """On the xdist controller: the experiment for a worker, locked here where a person named it.
 
-        `of` says how many workers begin; a later one takes the place of one that crashed.
+        Where nobody did, the first worker takes the lock: there may be no evaluations at all.
         """
         gating.tell_unknown_variables(self._warn)
         if self._settings.named:
             self._lock(None)
+        if self._workers is None:
+            self._workers = Workers(beginners=node.workerinput["workercount"])
         self._lent += 1
-        return {
+        node.workerinput["evalve_channel"] = self._workers.channel_to(node.gateway)
+        node.workerinput["evalve_experiment"] = {
             "name": self._settings.experiment,
             "named": self._settings.named,
-            "replaces_another": self._lent > of,
+            "party": self._party,
+            "holder": self._holder(),
+            # those that begin are counted there; a later one takes the place of one that crashed
+            "replaces_another": self._lent > node.workerinput["workercount"],
         }
+
+    def worker_ended(self, output: Mapping[str, Any]) -> None:
+        """On the xdist controller: keep what the worker tells about evaluations that were interrupted."""
+        self._told_by_workers.extend(output.get("evalve_interrupted", ()))
+
+    def finish(self, exitstatus: int) -> None:
+        """All items have ended, one way or another."""
+        if self._workers is not None:
+            self._workers.have_ended()
+        if self._controller is None:
+            return
+        self._controller.have_ended()
+        stopped = self._interrupted()
+        if exitstatus == pytest.ExitCode.INTERRUPTED and (stopped or self._controller.has_interrupted):
+            # to xdist, a worker that says it was interrupted has crashed and is replaced
+            reason = next((one["stop_reason"] for one in stopped if one["stop_reason"]), "interrupted")
+            self._config.workeroutput.update(  # type: ignore[attr-defined]
+                exitstatus=int(pytest.ExitCode.OK), shouldstop=reason, evalve_interrupted=stopped
+            )
 
     def close(self) -> None:
         if self._runner is not None:
             self._runner.close()
         self._scope.close()
+        if self._workers is not None:
+            self._workers.close()
         for lock in self._locks.values():
             lock.release()
 
@@ -104,9 +154,14 @@ class EvalveSession:
         try:
             store = wiring.storage_for(evaluation, options)
             if store.url not in self._locks:
-                self._locks[store.url] = store.lock(said.experiment, holder=shlex.join(self._typed()))
+                self._locks[store.url] = store.lock(said.experiment, holder=self._holder(), party=self._party)
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def _holder(self) -> str:
+        if self._worker is not None:
+            return f"{self._worker['evalve_experiment']['holder']}, worker {self._worker['workerid']}"
+        return shlex.join(typed(self._config))
 
     def _start_over_if_asked(self, item: pytest.Item) -> None:
         """All at once, or a run that is interrupted and resumed would go on with what was there before."""
@@ -119,16 +174,6 @@ class EvalveSession:
             store.forget(self._settings.experiment, evaluation.key(self._folder, variant_of(item)))
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
-
-    def _refuse_namesakes(self, items: Sequence[pytest.Item]) -> None:
-        seen: dict[str, str] = {}
-        for item in items:
-            key = evaluation_of(item).key(self._folder, variant_of(item))
-            if key in seen:
-                raise pytest.UsageError(
-                    f"{item.nodeid} and {seen[key]} would both be recorded as {key!r}: give them two names"
-                )
-            seen[key] = item.nodeid
 
     # -- running an item
 
@@ -163,6 +208,8 @@ class EvalveSession:
         leading: tuple[Any, ...],
         fixtures: Mapping[str, Any],
     ) -> None:
+        if self._refused:
+            pytest.fail(self._refused, pytrace=False)
         options = self._settings.options_for(evaluation)
         variant = variant_of(item)
         runnable = evaluation.bound(
@@ -178,7 +225,10 @@ class EvalveSession:
             outcome = await wiring.run_recording(
                 runnable, store=store, progress=self._showing(options), folder=self._folder
             )
-        except EvalveError as error:
+        except Exception as error:
+            self.told[item.nodeid] = _told_of_broken(runnable, store, error).to_plain()
+            if not isinstance(error, EvalveError):
+                raise
             where, said = getattr(item.function, MARK).where, str(error)
             text = said if said.startswith(where) else f"{where}: {said}"
             raise pytest.fail.Exception(text, pytrace=False) from None
@@ -215,9 +265,11 @@ class EvalveSession:
 
     # -- telling
 
-    def summarise(self, reporter: Any, told: Sequence[Mapping[str, Any]], *, interrupted: bool) -> None:
+    def summarise(
+        self, reporter: Any, told: Sequence[Mapping[str, Any]], *, all_told: bool, interrupted: bool
+    ) -> None:
         """Write the section; an interrupted item has no report, so it is known only here."""
-        stopped = [one for one in self.told.values() if one["interrupted"]]
+        stopped = [*self._interrupted(), *self._told_by_workers]
         if not told and not interrupted:
             return
         reporter.write_sep("=", "evalve", bold=True)
@@ -225,10 +277,14 @@ class EvalveSession:
             [*told, *stopped],
             experiment=self._settings.experiment,
             storage=wiring.storage_to_name(self._settings, None),
+            all_told=all_told,
             resume_command=self._resume_command() if interrupted else None,
         )
         for line in lines:
             reporter.write_line(line)
+
+    def _interrupted(self) -> list[dict[str, Any]]:
+        return [one for one in self.told.values() if one["interrupted"]]
 
     def _warn(self, text: str) -> None:
         """A line where pytest writes its own: not captured, and no Python warning, which may be an error."""
@@ -240,41 +296,20 @@ class EvalveSession:
         reporter.write_line(f"evalve: {text}", yellow=True)
 
     def _resume_command(self) -> str:
-        again = [word for word in self._typed() if word not in ("--fresh", "--evalve-fresh")]
-        if not self._settings.named:
-            again += [self._experiment_flag, self._settings.experiment]
-        return shlex.join(again)
-
-    def _typed(self) -> list[str]:
-        """The command that the person typed, as far as it is known."""
-        program = Path(sys.argv[0]).name if sys.argv else ""
-        if program in _PROGRAMS:
-            return [program, *sys.argv[1:]]
-        return ["pytest", *map(str, self._config.invocation_params.args)]
+        named = [] if self._settings.named else [self._experiment_flag, self._settings.experiment]
+        return shlex.join([*without_fresh(typed(self._config)), *named])
 
 
-_PROGRAMS = ("pytest", "py.test", "evalve", "doteval")
+def _told_of_broken(runnable: Runnable, store: Store, error: Exception) -> Told:
+    spec = runnable.spec
+    reason = str(error) if isinstance(error, EvalveError) else f"{type(error).__name__}: {error}"
+    try:
+        info = stored_evaluation(store, spec.experiment, spec.key)
+    except EvalveError:
+        info = None  # the store is what broke
+    return Told.about_broken(spec, info, reason)
 
 
 def _terminal() -> int:
     """Standard output where a person sees it, else standard error."""
     return 1 if os.isatty(1) else 2
-
-
-def evaluation_of(item: pytest.Item) -> Evaluation:
-    """The item's evaluation, named by the file and class that the item is in.
-
-    Another file may have imported it, and another class inherited it: these are other evaluations.
-    """
-    function = getattr(item, "function", None)
-    declared: Evaluation = getattr(function, MARK)
-    name = declared.name
-    owner = getattr(item, "cls", None)
-    if owner is not None and name == declared.function.__qualname__:
-        name = f"{owner.__qualname__}.{declared.function.__name__}"
-    return replace(declared, name=name, path=item.path)
-
-
-def variant_of(item: pytest.Item) -> str:
-    """`[gpt-low]` of `eval_x[gpt-low]`."""
-    return item.name[len(getattr(item, "originalname", None) or item.name) :]

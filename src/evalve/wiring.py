@@ -167,7 +167,10 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
 def run_directly(
     evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> EvaluationResult:
-    return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+    try:
+        return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+    except Interrupted as error:
+        raise error.with_traceback(None) from None  # the frames of the loop say nothing about it
 
 
 async def run_directly_async(
@@ -204,9 +207,16 @@ async def run_directly_async(
     finally:
         lock.release()
     if outcome.interrupted:
-        again = f"run it again with experiment={now.experiment!r}"
-        raise Interrupted(f"{done_in_words(outcome)} and saved; {again} to go on")
+        raise Interrupted(_interruption(outcome))
     return EvaluationResult(store, outcome.info, outcome.metrics, outcome.run.report, outcome.problems)
+
+
+def _interruption(outcome: Outcome) -> str:
+    """What is saved, and what running it again would do."""
+    again = f"experiment={outcome.info.spec.experiment!r}"
+    if outcome.run.status == "complete":
+        return f"{done_in_words(outcome)} and saved; none is left, and with {again} it returns the result"
+    return f"{done_in_words(outcome)} and saved; run it again with {again} to go on"
 
 
 @contextmanager
@@ -223,11 +233,13 @@ def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
             os.close(copy)
 
 
+_LOOK_FOR_SIGNALS_EVERY_S = 0.2
+"""A signal that comes in the moment before a wait begins does not end it, and is noticed only afterwards."""
+
+
 def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The coroutine's result, from sync code: on a loop of its own, in a thread if one is running here."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_loop_running():
         with asyncio.Runner() as runner:
             return runner.run(make())
     results: list[T] = []
@@ -244,10 +256,19 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         # a daemon, because a sync function in it that never returns must not outlive the second Ctrl-C
         thread = threading.Thread(target=context.run, args=(work,), name="evalve-run", daemon=True)
         thread.start()
-        thread.join()
+        while thread.is_alive():
+            thread.join(_LOOK_FOR_SIGNALS_EVERY_S)
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _variant(arguments: Mapping[str, Any]) -> str:

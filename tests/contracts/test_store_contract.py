@@ -527,6 +527,20 @@ def test_a_lock_keeps_a_second_run_out_until_it_is_released(store: Store) -> Non
     store.lock("exp", holder="pytest evals").release()
 
 
+def test_a_party_holds_a_lock_together(store: Store) -> None:
+    first = store.lock("exp", holder="pytest -n 2", party="us")
+    second = store.lock("exp", holder="its worker", party="us")
+
+    first.release()
+    with pytest.raises(Locked, match="its worker"):
+        store.lock("exp", holder="pytest")
+    with pytest.raises(Locked, match="its worker"):
+        store.lock("exp", holder="pytest", party="others")
+
+    second.release()
+    store.lock("exp", holder="pytest").release()
+
+
 def test_a_running_experiment_names_its_holder(store: Store) -> None:
     store.open_evaluation(SPEC)
     lock = store.lock("exp", holder="pytest evals")

@@ -7,14 +7,17 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+
+import psutil
 
 from evalve.show.exporting import Rows
 from evalve.storage import open_store
@@ -109,6 +112,34 @@ class Project:
                 process.kill()
             process.wait(PATIENCE_S)
 
+    @contextmanager
+    def on_terminal(self, *arguments: str, **environment: str) -> Iterator[Running]:
+        """The same on a terminal of its own, whose Ctrl-C goes to the program and to its children.
+
+        What either stream shows is in `out`.
+        """
+        keyboard, terminal = os.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_THE_TERMINAL, *arguments],
+            cwd=self.folder,
+            env=_clean({"COLUMNS": "100", "TERM": "dumb", **environment}),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        reader = threading.Thread(target=_copy, args=(keyboard, self.folder / "out"))
+        reader.start()
+        try:
+            yield OnTerminal(process, self, keyboard, reader)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(PATIENCE_S)
+            reader.join(PATIENCE_S)
+            os.close(keyboard)
+
     def _run(self, command: list[str], environment: Mapping[str, str]) -> Ended:
         ended = subprocess.run(
             command,
@@ -176,6 +207,10 @@ class Running:
         self._process.kill()
         self._process.wait(PATIENCE_S)
 
+    def workers(self) -> list[psutil.Process]:
+        """Its child processes."""
+        return psutil.Process(self.pid).children()
+
     def end(self) -> Ended:
         """Wait for the end."""
         try:
@@ -187,6 +222,50 @@ class Running:
     def _read(self) -> Ended:
         code = self._process.poll()
         return Ended(-1000 if code is None else code, self._project.read("out"), self._project.read("err"))
+
+
+class OnTerminal(Running):
+    """A process that has been started on a terminal."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        project: Project,
+        keyboard: int,
+        reader: threading.Thread,
+    ) -> None:
+        super().__init__(process, project)
+        self._keyboard = keyboard
+        self._reader = reader
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.write(self._keyboard, b"\x03")
+
+    def end(self) -> Ended:
+        super().end()
+        self._reader.join(PATIENCE_S)
+        return self._read()
+
+
+_TAKE_THE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def _copy(keyboard: int, to: Path) -> None:
+    # on Linux, a terminal that nobody has open any more is an error to read
+    with to.open("wb", buffering=0) as file, suppress(OSError):
+        while text := os.read(keyboard, 65536):
+            file.write(text)
+
+
+def have_ended(processes: Sequence[psutil.Process]) -> bool:
+    """Whether all of them end before a test would give up."""
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
+    return not alive
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:

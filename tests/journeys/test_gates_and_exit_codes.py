@@ -417,19 +417,28 @@ def test_a_dataset_that_breaks_halfway_keeps_what_was_done(project: Project) -> 
         @foreach("number", rows)
         def eval_breaks(number):
             return number
+
+        @foreach("number", [7])
+        def eval_whole(number):
+            return number
         """,
     )
 
     ended = project.pytest("--experiment", "x")
     kept = project.values("x")
+    again = project.pytest("--experiment", "x")
     mended = project.pytest("--experiment", "x", MENDED="1")
 
-    assert ended.code == 1
+    assert ended.code == again.code == 1
     assert "reading row 6 of" in ended.out
     assert "raised OSError: the disk is gone" in ended.out
-    assert set(kept) == {"eval_breaks"}
+    assert kept == {"eval_breaks": [0, 1, 2, 3, 4], "eval_whole": [7]}
+    assert again.summary[0].startswith("eval_breaks  5/? done")
+    assert again.summary[1].startswith(f"  not passed: {project.folder}/eval_breaks.py:10: reading row 6 of")
+    assert again.summary[2].startswith("eval_whole  1/1 done, 1 of them before")
+    assert "is complete" not in again.out
     assert mended.code == 0
-    assert project.values("x") == {"eval_breaks": [0, 1, 2, 3, 4]}
+    assert project.values("x") == kept
 
 
 def test_a_return_value_that_is_no_score_is_told_as_a_failure_of_the_sample(project: Project) -> None:

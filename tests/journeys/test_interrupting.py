@@ -267,6 +267,7 @@ def test_ctrl_c_in_a_plain_script_says_how_to_go_on(project: Project, kind: str,
     assert ended.code != 0
     assert f"Interrupted: {done} of {total} samples done and saved" in ended.err
     assert "run it again with experiment='x' to go on" in ended.err
+    assert "During handling of the above exception" not in ended.err
     (project.folder / "go").touch()
     resumed = project.python("script.py", kind)
     assert resumed.code == 0
@@ -295,3 +296,32 @@ def test_a_function_that_raises_a_keyboard_interrupt_interrupts_and_says_no_more
     assert "interrupted; what was done is saved" in ended.out
     assert "never retrieved" not in ended.all
     assert len(project.records("x")) == 2
+
+
+def test_ctrl_c_in_a_plain_script_while_the_last_samples_run_asks_for_nothing_more(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    project.write(
+        "script.py",
+        """
+        import evalve
+        from eval_waits import eval_waits
+
+        print(evalve.run(eval_waits, experiment="x", max_concurrency=10).done)
+        """,
+    )
+    with project.started("script.py") as run:
+        run.wait_until(lambda: len(project.read("calls.txt").split()) == 8, "calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code != 0
+    assert ended.err.rstrip().endswith(
+        "Interrupted: 8 of 8 samples done and saved; none is left,"
+        " and with experiment='x' it returns the result"
+    )
+    assert "complete" in project.evalve("show", "x").out
+    again = project.python("script.py")
+    assert (again.code, again.out) == (0, "8\n")
+    assert len(project.read("calls.txt").split()) == 8

@@ -121,6 +121,8 @@ def test_one_invocation_is_one_experiment_and_equal_names_in_two_files_are_kept_
     assert ended.outcomes == again.outcomes == {"passed": 2}
     assert project.experiments() == ["x"]
     assert project.values("x") == {"eval_a.py::eval_same": [1, 2], "eval_b.py::eval_same": [1, 2, 3]}
+    named = [line.partition("  ")[0] for line in ended.summary if line.startswith("eval_")]
+    assert named == ["eval_a.py::eval_same", "eval_b.py::eval_same"]
 
 
 def _eval_same(rows: list[int]) -> str:

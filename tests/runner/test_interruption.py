@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from evalve.runner.interruption import interruptible
+from evalve.runner.interruption import forwarding_interrupts, interruptible, obeying
 from evalve.runner.turns import Turns
 
 
@@ -131,3 +131,72 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
     thread.join()
 
     assert handlers == [signal.getsignal(signal.SIGINT)]
+
+
+async def test_whoever_obeys_counts_what_it_is_told_and_not_the_signals() -> None:
+    recording, turns = _turns()
+    told = 0
+
+    with obeying(lambda: told), interruptible(turns, tell=lambda text: None, blocked=lambda: False):
+        _press()
+        told = 1
+        _press()
+        _press()
+        await asyncio.sleep(0)
+        after_one = list(recording.asked)
+        told = 2
+        _press()
+        await asyncio.sleep(0)
+
+    assert (after_one, recording.asked) == (["stop"], ["stop", "cancel"])
+
+
+async def test_whoever_obeys_and_is_told_to_cancel_does_not_drain_first() -> None:
+    recording, turns = _turns()
+    said: list[str] = []
+
+    with obeying(lambda: 2), interruptible(turns, tell=said.append, blocked=lambda: False):
+        _press()
+        await asyncio.sleep(0)
+
+    assert (recording.asked, said) == (["cancel"], [])
+
+
+def test_whoever_obeys_is_interrupted_once_while_no_evaluation_runs() -> None:
+    told = 0
+
+    with obeying(lambda: told):
+        _press()
+        told = 1
+        with pytest.raises(KeyboardInterrupt):
+            _press()
+        told = 2
+        _press()
+
+
+async def test_an_evaluation_within_an_evaluation_hands_the_presses_back_when_it_ends() -> None:
+    outer, outer_turns = _turns()
+    inner, inner_turns = _turns()
+    told = 0
+
+    with obeying(lambda: told), interruptible(outer_turns, tell=lambda text: None, blocked=lambda: False):
+        with (
+            forwarding_interrupts(),
+            interruptible(inner_turns, tell=lambda text: None, blocked=lambda: False),
+        ):
+            pass
+        told = 1
+        _press()
+        await asyncio.sleep(0)
+
+    assert (outer.asked, inner.asked) == (["stop"], [])
+
+
+def test_the_handler_is_back_when_nobody_is_obeyed_any_more() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    with obeying(lambda: 0):
+        inside = signal.getsignal(signal.SIGINT)
+
+    assert inside is not before
+    assert signal.getsignal(signal.SIGINT) is before

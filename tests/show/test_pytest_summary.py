@@ -1,35 +1,77 @@
-"""What pytest tells at the end of a run."""
+"""The section at the end of a pytest run."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
+from evalve.contracts import EvaluationSpec
 from evalve.show.pytest_summary import Told, show_command, summary_lines
 
-
-def told(**more: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "name": "eval_x",
-        "experiment": "first",
-        "done": 2,
-        "failed": 0,
-        "total": 2,
-        "ran": 2,
-        "wall_s": 0.0,
-        "working_s": 0.0,
-        "metrics": [],
-        "problems": [],
-        "interrupted": False,
-        **more,
-    }
-    return Told(**plain).to_plain()
+COMPLETE = Told(
+    name="eval_a",
+    key="eval_x.py::eval_a",
+    experiment="x",
+    done=4,
+    failed=0,
+    total=4,
+    ran=0,
+    wall_s=0.0,
+    working_s=0.0,
+    metrics=[],
+    problems=[],
+    interrupted=False,
+)
+NOTHING_LEFT = "experiment 'x' is complete: nothing was left to run; --fresh starts it over"
 
 
-def hints(*evaluations: dict[str, Any], storage: str | None = None) -> list[str]:
-    lines = summary_lines(evaluations, experiment="first", resume_command=None, storage=storage)
-    return [line for line in lines if line.startswith("see: ")]
+def lines(*told: Told, all_told: bool = True, resume_command: str | None = None) -> list[str]:
+    plain = [one.to_plain() for one in told]
+    return list(summary_lines(plain, experiment="x", all_told=all_told, resume_command=resume_command))
+
+
+def test_an_experiment_that_was_complete_is_told_so() -> None:
+    assert lines(COMPLETE) == [
+        "eval_a  4/4 done, 4 of them before",
+        NOTHING_LEFT,
+        "see: evalve show x",
+    ]
+
+
+def test_nothing_is_called_complete_while_an_evaluation_ran_failed_broke_or_is_missing() -> None:
+    broken = Told.about_broken(EvaluationSpec("x", "eval_x.py::eval_b", "eval_b"), None, "no rows")
+
+    assert NOTHING_LEFT not in lines(COMPLETE, replace(COMPLETE, ran=1))
+    assert NOTHING_LEFT not in lines(COMPLETE, replace(COMPLETE, failed=1))
+    assert NOTHING_LEFT not in lines(COMPLETE, broken)
+    assert NOTHING_LEFT not in lines(COMPLETE, all_told=False)
+    assert NOTHING_LEFT not in lines(COMPLETE, resume_command="pytest")
+
+
+def test_an_evaluation_that_broke_off_is_listed_with_the_first_line_of_the_reason() -> None:
+    spec = EvaluationSpec("x", "eval_x.py::eval_b", "eval_b")
+
+    shown = lines(Told.about_broken(spec, None, "row 3 raised ValueError: bad\n\x1bmore"))
+
+    assert shown == ["eval_b  0/? done", "  not passed: row 3 raised ValueError: bad", "see: evalve show x"]
+
+
+def test_two_evaluations_of_one_name_are_told_apart_by_their_files() -> None:
+    other = replace(COMPLETE, key="b/eval_x.py::eval_a")
+    third = replace(COMPLETE, name="eval_c", key="b/eval_x.py::eval_c")
+
+    assert lines(COMPLETE, other, third)[:3] == [
+        "eval_x.py::eval_a  4/4 done, 4 of them before",
+        "b/eval_x.py::eval_a  4/4 done, 4 of them before",
+        "eval_c  4/4 done, 4 of them before",
+    ]
+
+
+def hints(*told: Told, storage: str | None = None) -> list[str]:
+    plain = [one.to_plain() for one in told]
+    shown = summary_lines(plain, experiment="first", all_told=True, resume_command=None, storage=storage)
+    return [line for line in shown if line.startswith("see: ")]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +91,14 @@ def test_the_command_that_shows_a_run_can_be_typed_as_it_stands(
 
 
 def test_each_storage_is_named_once() -> None:
-    assert hints(told(), told(), told(storage="x.db")) == [
+    assert hints(COMPLETE, COMPLETE, replace(COMPLETE, storage="x.db")) == [
         "see: evalve show first",
         "see: evalve show first --storage x.db",
     ]
 
 
 def test_nothing_is_to_be_seen_of_what_was_in_memory() -> None:
-    assert hints(told(storage="memory://")) == []
+    assert hints(replace(COMPLETE, storage="memory://")) == []
 
 
 def test_a_run_that_was_interrupted_before_anything_was_told_names_the_storage_that_was_typed() -> None:

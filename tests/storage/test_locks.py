@@ -19,7 +19,9 @@ from evalve.storage import SqliteStore, open_store
 from evalve.storage.database import MemoryDatabase
 from evalve.storage.locks import Holder, Locks, is_alive, process_started
 
-HOLDER = Holder("exp", "token", 77, 1000.0, "here", "pytest evals", "2026-01-02T03:04:05+00:00", 5000.0)
+HOLDER = Holder(
+    "exp", "token", "party", 77, 1000.0, "here", "pytest evals", "2026-01-02T03:04:05+00:00", 5000.0
+)
 
 
 class SetClock:
@@ -46,10 +48,10 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def lock_in_another_process(path: Path, *, then: str) -> subprocess.Popen[str]:
+def lock_in_another_process(path: Path, *, then: str, party: str | None = None) -> subprocess.Popen[str]:
     program = (
         "import os, sys; from evalve.storage import open_store\n"
-        f"lock = open_store({str(path)!r}).lock('exp', holder='the other')\n"
+        f"lock = open_store({str(path)!r}).lock('exp', holder='the other', party={party!r})\n"
         f"print('held', flush=True)\n{then}"
     )
     process = subprocess.Popen(
@@ -102,6 +104,26 @@ def test_a_dead_process_loses_its_lock(tmp_path: Path, store: SqliteStore) -> No
 
     assert store.experiments()[0].running is None
     store.lock("exp", holder="me").release()
+
+
+def test_a_party_keeps_its_lock_until_the_last_of_it_has_ended(tmp_path: Path, store: SqliteStore) -> None:
+    first = lock_in_another_process(tmp_path / "a.db", party="us", then="sys.stdin.read()")
+    second = lock_in_another_process(tmp_path / "a.db", party="us", then="sys.stdin.read()")
+    try:
+        with pytest.raises(Locked, match=f"pid {first.pid} "):
+            store.lock("exp", holder="me")
+        first.kill()
+        first.communicate()
+
+        with pytest.raises(Locked, match=f"pid {second.pid} "):
+            store.lock("exp", holder="me")
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.communicate()
+
+    store.lock("exp", holder="me").release()
+    assert store.experiments()[0].running is None
 
 
 def test_a_killed_process_that_nobody_has_waited_for_loses_its_lock(

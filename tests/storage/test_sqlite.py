@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from evalve.contracts import EvaluationSpec, RecordDraft
-from evalve.errors import NotFound, StorageError
+from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Sample
 from evalve.storage import open_store
 from evalve.storage.explanations import explained
@@ -387,6 +389,12 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
     start(path, "s", 3).communicate()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE records DROP COLUMN calls")
+        connection.execute("ALTER TABLE locks DROP COLUMN party")
+        connection.execute(
+            "INSERT INTO locks SELECT 'token', name, ?, 0, 'elsewhere', 'pytest', '2026-01-01', ?"
+            " FROM experiments",
+            (os.getpid(), time.time()),
+        )
         connection.execute("PRAGMA user_version = 1")
     connection.close()
 
@@ -395,4 +403,6 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
 
     assert told == "t0\n"
     assert store.counts(store.open_evaluation(SPEC)) == (4, 0)
+    with pytest.raises(Locked, match="on elsewhere"):
+        store.lock(SPEC.experiment, holder="me")
     store.close()

@@ -55,6 +55,7 @@ class Outcome:
     ran: int
     """Samples that ran now; the others were done before."""
     interrupted: bool
+    """Whether it was told to stop; the run is complete all the same if nothing was left to start."""
     stop_reason: str = ""
     """Why it was stopped, where it was not a person who did."""
     problems: list[str] = field(default_factory=list)
@@ -256,10 +257,12 @@ def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
     metrics = summarise(partial(store.observations, evaluation_id), stored=before.metrics if before else ())
     interrupted = journey.turns.stopping
-    run = journey.ended("interrupted" if interrupted else "complete")
     total = journey.plan.total
+    done, failed = store.counts(evaluation_id)
     if total is not None:
-        total = max(total, sum(store.counts(evaluation_id)))  # an earlier run may have gone further
+        total = max(total, done + failed)  # an earlier run may have gone further
+    is_complete = not interrupted or done == total  # what was in flight may have been the last
+    run = journey.ended("complete" if is_complete else "interrupted")
     store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
     info = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
     assert info is not None

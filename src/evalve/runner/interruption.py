@@ -45,26 +45,22 @@ def interruptible(
             turns.cancel()  # this is the loop's own thread, inside the function that it waits for
         raise KeyboardInterrupt
 
-    if on_main_thread:
+    presses = _FORWARDED.get()
+    if presses is not None:
+        with presses.heard_by(pressed):
+            yield
+    elif on_main_thread:
         with _handling(_Presses(pressed)):
             yield
-        return
-    presses = _FORWARDED.get()
-    if presses is None:
+    else:
         yield
-        return
-    presses.listen(pressed)
-    try:
-        yield
-    finally:
-        presses.listen(None)
 
 
 @contextmanager
 def forwarding_interrupts() -> Iterator[contextvars.Context]:
     """A context for a thread that runs an evaluation while this one waits for it and gets its signals."""
     context = contextvars.copy_context()
-    if threading.current_thread() is not threading.main_thread():
+    if _FORWARDED.get() is not None or threading.current_thread() is not threading.main_thread():
         yield context
         return
     presses = _Presses(None)
@@ -73,27 +69,55 @@ def forwarding_interrupts() -> Iterator[contextvars.Context]:
         yield context
 
 
-class _Presses:
-    """Counts Ctrl-C for whoever listens; while nobody does, the second interrupts as usual."""
+@contextmanager
+def obeying(told: Callable[[], int]) -> Iterator[None]:
+    """In the block, presses are those that `told` counts; a signal only says that it may have changed.
 
-    def __init__(self, on_press: OnPress | None) -> None:
+    For a process whose terminal interrupts it together with the one that it works for.
+    """
+    presses = _Presses(None, told=told)
+    before = signal.signal(signal.SIGINT, presses)
+    _FORWARDED.set(presses)
+    try:
+        yield
+    finally:
+        _FORWARDED.set(None)
+        signal.signal(signal.SIGINT, before)
+
+
+class _Presses:
+    """Counts Ctrl-C for whoever listens.
+
+    While nobody does, one that is told interrupts as usual, and of its own the second.
+    """
+
+    def __init__(self, on_press: OnPress | None, *, told: Callable[[], int] | None = None) -> None:
         self._on_press = on_press
+        self._told = told
         self._times = 0
 
     @property
     def happened(self) -> bool:
         return self._times > 0
 
-    def listen(self, on_press: OnPress | None) -> None:
-        self._on_press = on_press
-        if on_press is not None and self._times:
+    @contextmanager
+    def heard_by(self, on_press: OnPress) -> Iterator[None]:
+        before, self._on_press = self._on_press, on_press
+        if self._times:
             on_press(self._times)
+        try:
+            yield
+        finally:
+            self._on_press = before
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        self._times += 1
+        before = self._times
+        self._times = before + 1 if self._told is None else self._told()
+        if self._times == before:
+            return
         if self._on_press is not None:
             self._on_press(self._times)
-        elif self._times > 1:
+        elif (before == 0) == (self._told is not None):
             raise KeyboardInterrupt
 
 

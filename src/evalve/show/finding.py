@@ -50,6 +50,11 @@ def evaluations_of(store: Store, experiment: str, wanted: str | None = None) -> 
 
 
 def labelled(infos: Sequence[EvaluationInfo]) -> list[Labelled]:
-    """A label is the name, or `file::name` where two evaluations share a name."""
-    shared = Counter(info.spec.name for info in infos)
-    return [Labelled(info.spec.key if shared[info.spec.name] > 1 else info.spec.name, info) for info in infos]
+    found = labels([(info.spec.name, info.spec.key) for info in infos])
+    return [Labelled(label, info) for label, info in zip(found, infos, strict=True)]
+
+
+def labels(named: Sequence[tuple[str, str]]) -> list[str]:
+    """A label for each name and key: the name, or `file::name` where two evaluations share a name."""
+    shared = Counter(name for name, _ in set(named))
+    return [key if shared[name] > 1 else name for name, key in named]

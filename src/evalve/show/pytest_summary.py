@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, Store
+from evalve.contracts import EvaluationInfo, EvaluationSpec, Store
 from evalve.show import figures
+from evalve.show.finding import labels
 from evalve.show.overview import metric_text
 from evalve.show.tables import shortened, visible
 from evalve.tallies import MetricValue
@@ -23,6 +24,7 @@ class Told:
     """What the summary says about one evaluation; plain values, so that it travels between processes."""
 
     name: str
+    key: str
     experiment: str
     done: int
     failed: int
@@ -40,6 +42,8 @@ class Told:
     """What calls to models came to in this run; empty without any."""
     storage: str | None = None
     """Where `evalve show` must be told to look; `None` where it finds the records by itself."""
+    broken: bool = False
+    """Whether it broke off, for example because its dataset did."""
 
     @classmethod
     def about(
@@ -56,6 +60,7 @@ class Told:
     ) -> Told:
         return cls(
             name=info.spec.name,
+            key=info.spec.key,
             experiment=info.spec.experiment,
             done=info.done,
             failed=info.failed,
@@ -71,10 +76,34 @@ class Told:
             storage=storage,
         )
 
+    @classmethod
+    def about_broken(cls, spec: EvaluationSpec, info: EvaluationInfo | None, reason: str) -> Told:
+        """One that broke off; `info` is what is stored of it, where that can be read."""
+        return cls(
+            name=spec.name,
+            key=spec.key,
+            experiment=spec.experiment,
+            done=info.done if info else 0,
+            failed=info.failed if info else 0,
+            total=info.total if info else None,
+            ran=0,
+            wall_s=info.wall_s if info else 0.0,
+            working_s=info.working_s if info else 0.0,
+            metrics=[],
+            problems=[shortened(reason.partition("\n")[0].rstrip(":"), 300)],
+            interrupted=False,
+            broken=True,
+        )
+
     @property
     def is_empty(self) -> bool:
         """Whether it ended without a single sample."""
-        return not (self.done or self.failed or self.interrupted or self.stop_reason)
+        return not (self.done or self.failed or self.interrupted or self.stop_reason or self.broken)
+
+    @property
+    def was_complete(self) -> bool:
+        """Whether everything was done before."""
+        return self.ran == 0 and self.done > 0 and not self.failed and not self.broken
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -111,13 +140,17 @@ def summary_lines(
     told: Sequence[Mapping[str, Any]],
     *,
     experiment: str,
+    all_told: bool,
     resume_command: str | None,
     storage: str | None = None,
 ) -> Iterator[str]:
-    """The section at the end of a pytest run; with a command to go on where it was interrupted."""
+    """The section at the end of a pytest run; with a command to go on where it was interrupted.
+
+    `all_told` says whether every evaluation that was selected is there.
+    """
     everything = [Told(**one) for one in told]
-    for one in everything:
-        yield f"{visible(one.name)}  {_counts(one)}"
+    for label, one in zip(labels([(one.name, one.key) for one in everything]), everything, strict=True):
+        yield f"{visible(label)}  {_counts(one)}"
         for metric in map(MetricValue.from_plain, one.metrics):
             line = f"{metric.evaluator}  {metric.metric} {metric_text(metric)}  n={metric.observations}"
             yield f"  {visible(line)}"
@@ -131,7 +164,7 @@ def summary_lines(
             yield f"  not passed: {visible(problem)}"
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
-    elif all(one.ran == 0 and one.done and not one.failed for one in everything):
+    elif all_told and all(one.was_complete for one in everything):
         yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
     yield from _see(experiment, [one.storage for one in everything] or [storage])
 
@@ -156,7 +189,7 @@ def _counts(one: Told) -> str:
     if one.failed:
         parts.append(f"{one.failed} failed")
     before = one.done + one.failed - one.ran
-    if before > 0:
+    if before > 0 and not one.broken:
         parts.append(f"{before} of them before")
     if one.wall_s > 0:
         parts.append(f"{figures.duration(one.wall_s)} (×{one.working_s / one.wall_s:.1f})")

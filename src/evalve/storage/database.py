@@ -238,7 +238,8 @@ def _bring_up_to_date(connection: sqlite3.Connection, place: str) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         for earlier in range(version, schema.VERSION) if version else ():
-            connection.execute(schema.MIGRATIONS[earlier])
+            for statement in schema.MIGRATIONS[earlier]:
+                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {schema.VERSION}")
 
 

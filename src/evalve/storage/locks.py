@@ -1,4 +1,7 @@
-"""Keeps two runs of one experiment apart: a row names the holder, and a dead holder's row is taken over."""
+"""Keeps two runs of one experiment apart: a row names each holder, and dead holders' rows are taken over.
+
+One run may be several processes: they hold the experiment as one party, until the last of them has ended.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.errors import Locked, StorageError
@@ -23,10 +26,12 @@ _SAME_START_S = 2.0  # two readings of one process's start differ when the machi
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds an experiment, as its row says."""
+    """A process that holds an experiment, as its row says."""
 
     experiment: str
     token: str
+    party: str
+    """What the processes that hold it together have in common."""
     pid: int
     pid_started: float
     host: str
@@ -39,6 +44,10 @@ class Holder:
         return f"pid {self.pid} on {self.host} ({self.holder}) since {since} UTC"
 
 
+_COLUMNS = ", ".join(field.name for field in fields(Holder))
+_INSERT = f"INSERT INTO locks ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(Holder))})"
+
+
 class Locks:
     """The locks of one database."""
 
@@ -48,11 +57,13 @@ class Locks:
         self._heartbeat = heartbeat
         self._held: dict[str, ExperimentLock] = {}
 
-    def take(self, experiment: str, holder: str) -> ExperimentLock:
+    def take(self, experiment: str, holder: str, *, party: str | None = None) -> ExperimentLock:
         now = self._clock.utc_now()
+        token = uuid.uuid4().hex
         me = Holder(
             experiment=experiment,
-            token=uuid.uuid4().hex,
+            token=token,
+            party=party or token,
             pid=os.getpid(),
             pid_started=process_started(os.getpid()) or 0.0,
             host=socket.gethostname(),
@@ -61,24 +72,17 @@ class Locks:
             heartbeat_at=now.timestamp(),
         )
         with self._database.writing() as connection:
-            other = self.live_holder(connection, experiment)
-            if other is not None:
-                raise Locked(
-                    f"experiment {experiment!r} is being run by {other}; wait until it has ended,"
-                    " or give this run another name with --experiment"
-                )
+            live = self._live(connection, experiment)
+            for other in live:
+                if other.party != me.party:
+                    raise Locked(
+                        f"experiment {experiment!r} is being run by {other}; wait until it has ended,"
+                        " or give this run another name with --experiment"
+                    )
+            if not live:
+                connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
             connection.execute(
-                "INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    experiment,
-                    me.token,
-                    me.pid,
-                    me.pid_started,
-                    me.host,
-                    holder,
-                    me.acquired_at,
-                    me.heartbeat_at,
-                ),
+                f"INSERT INTO locks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(me)
             )
         lock = self._held[me.token] = ExperimentLock(self, me, heartbeat=self._heartbeat)
         return lock
@@ -86,23 +90,22 @@ class Locks:
     def refuse_if_held(self, connection: sqlite3.Connection, experiment: str, *, to: str) -> None:
         """Raise `Locked` where a live run other than this store's own holds the experiment."""
         other = self.live_holder(connection, experiment)
-        if other is not None and other.token not in self._held:
+        if other is not None and other.party not in {lock.party for lock in self._held.values()}:
             raise Locked(
                 f"experiment {experiment!r} is being run by {other};"
                 f" stop it or wait until it has ended, then {to}"
             )
 
     def live_holder(self, connection: sqlite3.Connection, experiment: str) -> Holder | None:
-        row = connection.execute(
-            "SELECT experiment, token, pid, pid_started, host, holder, acquired_at, heartbeat_at"
-            " FROM locks WHERE experiment = ?",
-            (experiment,),
-        ).fetchone()
-        if row is None:
-            return None
-        holder = Holder(*row)
-        now_s = self._clock.utc_now().timestamp()
-        return holder if is_alive(holder, here=socket.gethostname(), now_s=now_s) else None
+        """The first of the party that holds the experiment."""
+        return next(iter(self._live(connection, experiment)), None)
+
+    def _live(self, connection: sqlite3.Connection, experiment: str) -> list[Holder]:
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM locks WHERE experiment = ? ORDER BY acquired_at", (experiment,)
+        )
+        here, now_s = socket.gethostname(), self._clock.utc_now().timestamp()
+        return [holder for row in rows if is_alive(holder := Holder(*row), here=here, now_s=now_s)]
 
     def beat(self, token: str) -> bool:
         """Say that the holder lives; False where the lock is no longer its own."""
@@ -125,6 +128,7 @@ class ExperimentLock:
     """Held until released; its heartbeat tells other machines that the holder lives."""
 
     def __init__(self, locks: Locks, holder: Holder, *, heartbeat: bool) -> None:
+        self.party = holder.party
         self._locks = locks
         self._holder = holder
         self._released = threading.Event()

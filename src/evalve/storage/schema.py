@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-VERSION = 2
+VERSION = 3
 """Kept in `PRAGMA user_version`."""
-
-MIGRATIONS = {1: "ALTER TABLE records ADD COLUMN calls TEXT"}
-"""What leads from each earlier version to the next."""
 
 APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's databases
 
@@ -16,7 +13,21 @@ ROOM_PER_EVALUATION = 1 << 40
 """Ids of an evaluation's records lie in one range, so that it is read and deleted by one sequential scan
 however many others share the file; an index on the evaluation would cost time on every insert."""
 
-TABLES = """
+LOCKS = """
+CREATE TABLE locks (
+    token TEXT PRIMARY KEY,  -- of one process
+    party TEXT NOT NULL,  -- the same for all processes that hold the experiment together
+    experiment TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_started REAL NOT NULL,
+    host TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    acquired_at TEXT NOT NULL,
+    heartbeat_at REAL NOT NULL  -- seconds since 1970: compared, never shown
+)
+"""
+
+TABLES = f"""
 CREATE TABLE experiments (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
@@ -74,17 +85,20 @@ CREATE TABLE record_keys (
     record_id INTEGER NOT NULL,
     PRIMARY KEY (evaluation_id, sample_id, repeat)
 ) WITHOUT ROWID;
-CREATE TABLE locks (
-    experiment TEXT PRIMARY KEY,
-    token TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    pid_started REAL NOT NULL,
-    host TEXT NOT NULL,
-    holder TEXT NOT NULL,
-    acquired_at TEXT NOT NULL,
-    heartbeat_at REAL NOT NULL  -- seconds since 1970: compared, never shown
-);
+{LOCKS};
 """
+
+MIGRATIONS = {
+    1: ("ALTER TABLE records ADD COLUMN calls TEXT",),
+    2: (
+        "ALTER TABLE locks RENAME TO locks_of_one",
+        LOCKS,
+        "INSERT INTO locks SELECT token, token, experiment, pid, pid_started, host, holder, acquired_at,"
+        " heartbeat_at FROM locks_of_one",
+        "DROP TABLE locks_of_one",
+    ),
+}
+"""What leads from each earlier version to the next."""
 
 VALUE_COLUMNS = (
     "idx",

@@ -133,8 +133,9 @@ class SqliteStore:
             if evaluation_id is not None:
                 _empty(connection, evaluation_id)
 
-    def lock(self, experiment: str, *, holder: str) -> ExperimentLock:
-        return self._locks.take(experiment, holder)
+    def lock(self, experiment: str, *, holder: str, party: str | None = None) -> ExperimentLock:
+        """Held until released, together with every process that names the same `party`."""
+        return self._locks.take(experiment, holder, party=party)
 
     # reading
 

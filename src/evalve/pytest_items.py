@@ -1,0 +1,42 @@
+"""pytest's items and the evaluations in them: which one an item runs, and under which name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalve.declare.foreach import MARK, Evaluation
+
+
+def evaluation_of(item: pytest.Item) -> Evaluation:
+    """The item's evaluation, named by the file and class that the item is in.
+
+    Another file may have imported it, and another class inherited it: these are other evaluations.
+    """
+    function = getattr(item, "function", None)
+    declared: Evaluation = getattr(function, MARK)
+    name = declared.name
+    owner = getattr(item, "cls", None)
+    if owner is not None and name == declared.function.__qualname__:
+        name = f"{owner.__qualname__}.{declared.function.__name__}"
+    return replace(declared, name=name, path=item.path)
+
+
+def variant_of(item: pytest.Item) -> str:
+    """`[gpt-low]` of `eval_x[gpt-low]`."""
+    return item.name[len(getattr(item, "originalname", None) or item.name) :]
+
+
+def refuse_namesakes(items: Sequence[pytest.Item], folder: Path) -> None:
+    """Two items under one key: their records could not be told apart."""
+    seen: dict[str, str] = {}
+    for item in items:
+        key = evaluation_of(item).key(folder, variant_of(item))
+        if key in seen:
+            raise pytest.UsageError(
+                f"{item.nodeid} and {seen[key]} would both be recorded as {key!r}: give them two names"
+            )
+        seen[key] = item.nodeid
