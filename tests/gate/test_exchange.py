@@ -18,17 +18,29 @@ import pytest
 from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.errors import MissingKey
 from evalve.gate.cache import CacheMode, ResponseCache
+from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
 from evalve.gate.limiter import Limiter
-from evalve.gate.messages import Call, Limit, Limits, Reply, Request, Sender, SendError, StreamedReply, Usage
+from evalve.gate.messages import (
+    Call,
+    Limit,
+    Limits,
+    Reply,
+    Request,
+    Sender,
+    SendError,
+    StreamedReply,
+    Usage,
+    Withheld,
+)
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
 from evalve.gate.sender import AiohttpSender, Timeouts
 from evalve.gate.state import MemoryState
-from evalve.simulator import Behaviour, Faults, Simulator
+from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time
 
@@ -72,6 +84,7 @@ EVENTS = [
     b'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":5}}\n\n',
     b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
 ]
+OVERLOADED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Full"}}\n\n'
 
 
 @dataclass
@@ -81,6 +94,8 @@ class FakeSender:
     answers: Sequence[Reply | BaseException] = field(default_factory=lambda: [ok()])
     takes_s: float = 1.0
     events: Sequence[bytes | BaseException] = field(default_factory=lambda: EVENTS)
+    failing: Sequence[Sequence[bytes | BaseException]] = ()
+    """Events of the first streams, before there are those above."""
     sent_at_s: list[float] = field(default_factory=list)
     closed: int = 0
 
@@ -109,7 +124,8 @@ class FakeSender:
         return self.answers[min(len(self.sent_at_s), len(self.answers)) - 1]
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        for event in self.events:
+        tries = len(self.sent_at_s)
+        for event in self.failing[tries - 1] if tries <= len(self.failing) else self.events:
             await asyncio.sleep(self.takes_s)
             if isinstance(event, BaseException):
                 raise event
@@ -490,6 +506,62 @@ async def test_an_error_is_never_kept(status: int, world: World) -> None:
     assert (reply.status, reply.cached) == (200, False)
 
 
+NO_ANSWERS = {
+    "a list": b"[1, 2]",
+    "null": b"null",
+    "content null": b'{"type": "message", "content": null, "usage": {"input_tokens": 9, "output_tokens": 3}}',
+    "a stream": b"".join(EVENTS),
+}
+
+
+@pytest.mark.parametrize("body", NO_ANSWERS.values(), ids=NO_ANSWERS)
+@virtually
+async def test_a_success_without_an_answer_in_it_is_asked_for_again_and_never_kept(
+    body: bytes, world: World
+) -> None:
+    sender = FakeSender([Reply(200, {}, body), ok("whole")])
+
+    reply = await world.gate.exchange(a_request(), sender)
+    kept = await world.gate.exchange(a_request(), sender)
+
+    assert b"whole" in reply.body
+    assert (kept.cached, kept.body) == (True, reply.body)
+    assert len(sender.sent_at_s) == 2
+
+
+@virtually
+async def test_what_is_still_no_answer_after_six_tries_says_so_and_is_not_kept(world: World) -> None:
+    sender = FakeSender([Reply(200, {}, NO_ANSWERS["content null"])])
+
+    reply = await world.gate.exchange(a_request(), sender)
+
+    assert (reply.status, len(sender.sent_at_s)) == (200, 6)
+    assert reply.problem is not None
+    assert reply.problem.kind == "server"
+    assert world.cache.counts.stored == 0
+    assert world.meter.totals()["output_tokens"] == 6 * 3  # each was paid for
+
+
+@pytest.mark.parametrize("body", NO_ANSWERS.values(), ids=NO_ANSWERS)
+@virtually
+async def test_what_was_kept_and_is_no_answer_is_missing_with_a_warning(
+    body: bytes, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    understood = recognised(a_request())
+    assert understood is not None
+    key = numbered_key(
+        content_key(a_request(), meaning_headers=understood[0].meaning_headers), repeat=0, ordinal=0
+    )
+    await world.cache.keep(key, Reply(200, {}, body), understood[1])
+
+    reply = await world.gate.exchange(a_request(), FakeSender())
+    again = await world.gate.exchange(a_request(), FakeSender())
+
+    assert (reply.cached, again.cached) == (False, True)
+    assert reply.body == again.body == ok().body
+    assert "is no answer of claude-test and counts as missing" in caplog.text
+
+
 # -- going away
 
 
@@ -535,8 +607,8 @@ async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
         async for _ in reply.chunks:
             seen.append(loop.time())
 
-    # the events come after 1, 2, 3, 4 and 5 seconds
-    assert seen == pytest.approx([2.0, 3.0, 4.0, 5.0, 5.0])
+    # the events come after 1, 2, 3, 4 and 5 seconds, and the second is the first with a piece of the answer
+    assert seen == pytest.approx([3.0, 3.0, 4.0, 5.0, 5.0])
 
 
 @virtually
@@ -567,10 +639,12 @@ async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "events", [[*EVENTS[:3], SendError("cut", reached=True)], EVENTS[:3]], ids=["reset", "ended early"]
+    "events",
+    [[*EVENTS[:3], SendError("cut", reached=True)], EVENTS[:3], [*EVENTS[:2], OVERLOADED]],
+    ids=["reset", "ended early", "error event"],
 )
 @virtually
-async def test_a_stream_that_is_cut_raises_and_is_not_kept(
+async def test_a_stream_that_fails_later_gives_what_came_then_raises_and_is_not_kept(
     events: list[bytes | BaseException], world: World
 ) -> None:
     received: list[bytes] = []
@@ -581,9 +655,75 @@ async def test_a_stream_that_is_cut_raises_and_is_not_kept(
                 received.append(chunk)
     again = await world.chunks(a_request(stream=True), FakeSender())
 
-    assert received == EVENTS[:2]
+    assert received == [event for event in events if isinstance(event, bytes)]
     assert again == EVENTS
     assert await world.in_flight() == 0
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [OVERLOADED],
+        [EVENTS[0], OVERLOADED],
+        [b"".join([*EVENTS[:3], OVERLOADED])],
+        EVENTS[:1],
+        EVENTS[:2],
+        [*EVENTS[:2], SendError("cut", reached=True)],
+        [b"<html>\n\n", b"Sign in</html>"],
+        [],
+    ],
+    ids=["error", "late error", "one chunk", "ended", "ended early", "reset", "a page", "nothing"],
+)
+@virtually
+async def test_a_stream_that_fails_before_a_piece_is_passed_on_is_asked_for_again(
+    events: list[bytes | BaseException], world: World
+) -> None:
+    sender = FakeSender(failing=[events, events])
+
+    chunks = await world.chunks(a_request(stream=True), sender)
+
+    assert chunks == EVENTS
+    assert (len(sender.sent_at_s), sender.closed) == (3, 3)
+    assert (world.cache.counts.stored, await world.in_flight()) == (1, 0)
+
+
+@virtually
+async def test_a_stream_that_never_begins_is_given_up_with_its_last_problem(world: World) -> None:
+    sender = FakeSender(events=[EVENTS[0], OVERLOADED])
+
+    async with world.gate.stream(a_request(stream=True), sender) as reply:
+        body = b"".join([chunk async for chunk in reply.chunks])
+
+    assert (reply.status, body) == (200, EVENTS[0] + OVERLOADED)
+    assert reply.problem is not None
+    assert reply.problem.kind == "overload"
+    assert (len(sender.sent_at_s), world.cache.counts.stored) == (6, 0)
+
+
+@virtually
+async def test_a_stream_that_comes_in_one_chunk_is_kept(world: World) -> None:
+    sender = FakeSender(events=[b"".join(EVENTS)])
+
+    first = await world.chunks(a_request(stream=True), sender)
+    again = await world.chunks(a_request(stream=True), sender)
+
+    assert b"".join(first) == b"".join(again) == b"".join(EVENTS)
+    assert len(sender.sent_at_s) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5])
+@virtually
+async def test_a_cancellation_before_a_stream_begins_settles_and_frees_its_place(
+    seconds: float, world: World
+) -> None:
+    sender = FakeSender()
+    reading = asyncio.create_task(world.chunks(a_request(stream=True), sender))
+    await asyncio.sleep(seconds)
+
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+
+    assert (await world.in_flight(), sender.closed) == (0, 1)
 
 
 @virtually
@@ -678,7 +818,7 @@ async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> 
     calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(30)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
-    assert {type(outcome) for outcome in outcomes} == {Reply, SendError}
+    assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
     assert world.meter.spent_usd() == pytest.approx(1.6)
 
 
@@ -740,7 +880,7 @@ async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: 
 async def test_an_answer_that_does_not_tell_its_tokens_has_an_unknown_price_and_not_none(
     world: World,
 ) -> None:
-    silent = [event for event in EVENTS if b"usage" not in event]
+    silent = [event.replace(b"usage", b"nothing") for event in EVENTS]
 
     with in_sample() as mine:
         await world.chunks(a_request(stream=True), FakeSender(events=silent))
@@ -863,9 +1003,14 @@ def spend_cap_of(calls: int) -> Any:
 
 
 async def test_a_real_stream_is_replayed_and_a_cut_one_is_not_kept(world: World) -> None:
-    faults = Faults(schedule=("cut_stream", None))
+    behaviour = Behaviour(
+        answers=["one two three four five six seven eight"],
+        faults=Faults(schedule=("cut_stream", None)),
+        latency=Latency(per_output_token_s=0.02),
+        stream_chunk_tokens=1,
+    )
 
-    async with provided(Behaviour(faults=faults)) as (simulator, sender):
+    async with provided(behaviour) as (simulator, sender):
         request = a_request(stream=True, url=f"{simulator.url}/v1/messages")
         with pytest.raises(SendError):
             await world.chunks(request, sender)

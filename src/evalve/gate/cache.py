@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
@@ -15,7 +15,7 @@ from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cassettes import Cassettes
 from evalve.gate.flights import Flights
-from evalve.gate.messages import Call, Reply, SendError, Usage
+from evalve.gate.messages import Call, Reply, Usage, Withheld
 
 _LOG = logging.getLogger(__name__)
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -24,11 +24,15 @@ CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
 
 
-class CacheMiss(SendError):
-    """With `--cache read`: an answer is not in the cache, and nobody may be asked for it."""
+IsAnswer = Callable[[Reply], bool]
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, reached=False)
+
+def _any_reply(kept: Reply) -> bool:
+    return True
+
+
+class CacheMiss(Withheld):
+    """With `--cache read`: an answer is not in the cache, and nobody may be asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +70,19 @@ class ResponseCache:
         with self._counting:
             return CacheCounts(self._hits, self._misses, self._stored, self._stored_bytes)
 
-    def turn(self, key: str) -> CacheTurn:
+    def turn(self, key: str, is_answer: IsAnswer = _any_reply) -> CacheTurn:
         """`async with cache.turn(key) as reply:` gives the kept answer, or `None`: then the call is ours.
 
         Others who ask the same wait until the block is left. What is kept in it answers them; if nothing
-        is, the next of them makes the call.
+        is, the next of them makes the call. What was kept and is no answer counts as missing.
         """
-        return CacheTurn(self, key)
+        return CacheTurn(self, key, is_answer)
 
-    def lookup(self, key: str) -> Reply | None:
+    def lookup(self, key: str, is_answer: IsAnswer = _any_reply) -> Reply | None:
         """The kept answer, if the mode allows to read it. Nothing is counted, and nobody waits."""
         if self.mode == "off" or (self.mode == "refresh" and _short(key) not in self._refreshed):
             return None
-        entry = self._entry(key)
+        entry = self._entry(key, is_answer)
         return entry.as_reply() if entry is not None else None
 
     async def keep(
@@ -103,19 +107,16 @@ class ResponseCache:
         """A kept stream's body in chunks, one for each of its events."""
         return replayed(reply.body)
 
-    async def _board(self, key: str) -> Reply | None:
+    async def _board(self, key: str, is_answer: IsAnswer) -> Reply | None:
         # After a miss the next is expected to be one: its lease looks as well, on a connection that has the
         # pages at hand. While answers are being written, ours has to read them anew each time, for 50 µs.
         looks_first = self._expects_hit or self.mode != "on" or self._cassettes is not None
-        reply = self.lookup(key) if looks_first else None
+        reply = self.lookup(key, is_answer) if looks_first else None
         if reply is None and self.mode == "read":
             self._count(hit=False)
-            raise CacheMiss(
-                f"no answer is kept for this request (key {key[:12]}…), and with --cache read no provider is"
-                " asked; run once with --cache on, or record a cassette"
-            )
+            raise CacheMiss(_told_of_miss(key, has_cassettes=self._cassettes is not None))
         if reply is None:
-            reply = await self._flights.board(key, lambda: self.lookup(key))
+            reply = await self._flights.board(key, lambda: self.lookup(key, is_answer))
         self._count(hit=reply is not None)
         return reply
 
@@ -130,13 +131,14 @@ class ResponseCache:
             else:
                 self._misses += 1
 
-    def _entry(self, key: str) -> Entry | None:
+    def _entry(self, key: str, is_answer: IsAnswer) -> Entry | None:
         only_look = self.mode == "read"
-        entry = self._store.get(key, only_look=only_look) if self._store is not None else None
+        stored = self._store.get(key, only_look=only_look) if self._store is not None else None
+        entry = _usable(key, stored, is_answer)
         if self._cassettes is None:
             return entry
         if entry is None:
-            return self._cassettes.get(key)
+            return _usable(key, self._cassettes.get(key), is_answer)
         if not only_look and not self._cassettes.has(key):
             self._record(key, entry)  # or a directory recorded with a warm cache would lack it
         return entry
@@ -152,15 +154,16 @@ class ResponseCache:
 class CacheTurn:
     """One request's turn at the cache."""
 
-    def __init__(self, cache: ResponseCache, key: str) -> None:
+    def __init__(self, cache: ResponseCache, key: str, is_answer: IsAnswer) -> None:
         self._cache = cache
         self._key = key
+        self._is_answer = is_answer
         self._is_ours = False
 
     async def __aenter__(self) -> Reply | None:
         if self._cache.mode == "off":
             return None
-        reply = await self._cache._board(self._key)
+        reply = await self._cache._board(self._key, self._is_answer)
         self._is_ours = reply is None
         return reply
 
@@ -169,6 +172,22 @@ class CacheTurn:
     ) -> None:
         if self._is_ours:
             self._cache._leave(self._key)
+
+
+def _told_of_miss(key: str, *, has_cassettes: bool) -> str:
+    places = "the cache or the cassettes" if has_cassettes else "the cache"
+    how = "with EVALVE_CASSETTES naming the same directory" if has_cassettes else "to record it"
+    return (
+        f"the answer to this request (key {key[:12]}…) is not in {places}, and with --cache read"
+        f" no provider is asked; run once with --cache on {how}"
+    )
+
+
+def _usable(key: str, entry: Entry | None, is_answer: IsAnswer) -> Entry | None:
+    if entry is None or is_answer(entry.as_reply()):
+        return entry
+    _LOG.warning("what is kept under %s… is no answer of %s and counts as missing", key[:12], entry.model)
+    return None
 
 
 def events_in(body: bytes) -> list[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
@@ -31,8 +32,10 @@ from evalve.gate.messages import (
     Stated,
     StreamedReply,
     Usage,
+    Withheld,
 )
 from evalve.gate.metering import Meter
+from evalve.gate.opening import Opening, opening_of
 from evalve.gate.retry import Retries, Story
 from evalve.gate.state import Refusal
 
@@ -56,6 +59,10 @@ class _Errand:
     def group(self) -> str:
         """Whose turn it is when evaluations compete."""
         return self.sample.evaluation if self.sample is not None else ""
+
+    def is_answer(self, kept: Reply) -> bool:
+        """Whether what was kept can be used: earlier versions kept every 200."""
+        return self.dialect.problem(kept, self.call) is None
 
 
 class Gate:
@@ -105,7 +112,7 @@ class Gate:
         return await self._from_cache(errand, key)
 
     async def _from_cache(self, errand: _Errand, key: str) -> Reply:
-        async with self._cache.turn(key) as kept:
+        async with self._cache.turn(key, errand.is_answer) as kept:
             if kept is not None:
                 self._meter.hit(errand.sample)
                 return kept
@@ -157,7 +164,7 @@ class Gate:
             async with self._live(errand, None) as reply:
                 yield reply
             return
-        async with self._cache.turn(key) as kept:
+        async with self._cache.turn(key, errand.is_answer) as kept:
             if kept is None:
                 async with self._live(errand, key) as reply:
                     yield reply
@@ -167,7 +174,7 @@ class Gate:
 
     @asynccontextmanager
     async def _live(self, errand: _Errand, key: str | None) -> AsyncIterator[StreamedReply]:
-        """A stream from the provider. Until it begins it is tried again like a whole answer."""
+        """A stream from the provider. Until a piece is passed on it is tried again like a whole answer."""
         async with AsyncExitStack() as stack:
             story = stack.enter_context(self._retries.begin(errand.call.host))
             while True:
@@ -175,8 +182,8 @@ class Gate:
                     await story.may_send()
                 begun = await self._begun(errand, stack)
                 story.note(begun.problem)
-                if begun.live is not None:
-                    chunks = self._passed_on(errand, begun, key)
+                if begun.live is not None and begun.opening is not None:
+                    chunks = self._passed_on(errand, begun, begun.live, begun.opening, key)
                     try:
                         yield StreamedReply(begun.live.status, begun.live.headers, chunks)
                     finally:
@@ -184,59 +191,68 @@ class Gate:
                         await chunks.aclose()
                         await self._broken_off(errand, begun)
                     return
-                problem = begun.problem
-                if problem is None or not await self._tries_again(errand, story, problem):
+                if begun.problem is None or not await self._tries_again(errand, story, begun.problem):
                     final = begun.final()
-                    yield StreamedReply(final.status, final.headers, _one_chunk(final.body))
+                    if begun.problem is None and key is not None:
+                        await self._keep(errand, key, begun)
+                    whole = _one_chunk(final.body)
+                    yield StreamedReply(final.status, final.headers, whole, problem=final.problem)
                     return
 
     async def _begun(self, errand: _Errand, stack: AsyncExitStack) -> _Tried:
-        """One try to open a stream; one that begins with a 2xx stays open on the stack."""
+        """One try to open a stream; one that begins and goes on stays open on the stack."""
         permit = await self._admitted(errand)
-        opening = AsyncExitStack()
+        held = AsyncExitStack()
         try:
-            live = await opening.enter_async_context(errand.sender.stream(errand.request))
-            if not 200 <= live.status < 300:
-                body = b"".join([chunk async for chunk in live.chunks])
-                await opening.aclose()
-                return await self._answered(errand, permit, Reply(live.status, live.headers, body))
+            live = await held.enter_async_context(errand.sender.stream(errand.request))
+            opening = await opening_of(live, partial(errand.dialect.begins, errand.call))
         except SendError as error:
-            await opening.aclose()
+            await held.aclose()
             return await self._unanswered(errand, permit, error)
         except (MissingKey, LocalUnavailable):
             await self._not_sent(errand, permit)
             raise
         except BaseException:
-            await opening.aclose()
+            await held.aclose()
             await self._settle(errand, permit, permit.cost)
             raise
-        stack.push_async_exit(opening)
-        return _Tried(live=live, permit=permit)
+        if opening.ended:
+            await held.aclose()
+            reply = Reply(live.status, live.headers, b"".join(opening.chunks))
+            return await self._answered(errand, permit, reply)
+        stack.push_async_exit(held)
+        return _Tried(live=live, opening=opening, permit=permit)
 
     async def _passed_on(
-        self, errand: _Errand, begun: _Tried, key: str | None
+        self, errand: _Errand, begun: _Tried, live: StreamedReply, opening: Opening, key: str | None
     ) -> AsyncGenerator[bytes, None]:
-        """The stream's chunks, one behind: the last is given when the whole is kept and settled."""
-        live, permit = begun.live, begun.permit
-        assert live is not None and permit is not None
-        received: list[bytes] = []
+        """The stream's chunks, one behind: the last is given when the whole is kept and settled.
+
+        Where there is no whole, it is given too, for it may say why, and then the error is raised.
+        """
+        received = opening.chunks
         try:
-            async for chunk in live.chunks:
-                if received:
-                    yield received[-1]
+            for chunk in received[:-1]:
+                yield chunk
+            async for chunk in opening.rest:
+                yield received[-1]
                 received.append(chunk)
+        except SendError:
+            await self._broken_off(errand, begun)
+            yield received[-1]
+            raise
         except BaseException:
             await self._broken_off(errand, begun)
             raise
-        begun.permit = None
+        permit, begun.permit = begun.permit, None
+        assert permit is not None
         reply = Reply(live.status, live.headers, b"".join(received))
         tried = await self._answered(errand, permit, reply)
+        if tried.problem is None and key is not None:
+            await self._keep(errand, key, tried)
+        yield received[-1]
         if tried.problem is not None:
             raise SendError(tried.problem.message, reached=True)
-        if key is not None:
-            await self._keep(errand, key, tried)
-        if received:
-            yield received[-1]
 
     async def _broken_off(self, errand: _Errand, begun: _Tried) -> None:
         """A stream that was not read to its end: what was booked for it stays spent."""
@@ -282,25 +298,24 @@ class Gate:
     async def _answered(self, errand: _Errand, permit: Permit, reply: Reply) -> _Tried:
         """An answer came: settle what it took, and see what is wrong with it."""
         dialect, call = errand.dialect, errand.call
-        problem = dialect.problem(reply)
+        problem = reply.problem = dialect.problem(reply, call)
         stated = dialect.stated(reply.headers)
+        # a refused request counts as one; its tokens were never used
+        actual: Cost = permit.cost if reply.status < 300 else {"requests": permit.cost.get("requests", 0.0)}
+        usage = dialect.usage(call, reply.body) if reply.status < 300 else None
+        if usage is not None:  # also where it is no answer: it is paid for
+            actual = dialect.charged(call, usage)
+            self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
+            self._meter.used(call, usage, errand.sample)
+        elif problem is None:
+            self._meter.used_unknown(errand.sample)
         if problem is None:
-            usage = dialect.usage(call, reply.body)
-            actual: Cost = permit.cost
-            if usage is not None:
-                actual = dialect.charged(call, usage)
-                self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
-                self._meter.used(call, usage, errand.sample)
-            else:
-                self._meter.used_unknown(errand.sample)
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
         self._meter.problem(problem, errand.sample)
         refusal = None
         if problem.kind == "rate_limit":
             refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
-        # a refused request counts as one; its tokens were never used
-        actual = {"requests": permit.cost.get("requests", 0.0)} if reply.status != 200 else permit.cost
         await self._settle(errand, permit, actual, stated=stated, refusal=refusal)
         if problem.kind == "spent" and errand.sample is not None:
             errand.sample.stop_run(problem.message)
@@ -346,7 +361,7 @@ class Gate:
         except BudgetSpent as error:
             if errand.sample is not None:
                 errand.sample.stop_run(str(error))
-            raise SendError(str(error), reached=False) from None
+            raise Withheld(str(error)) from None
 
     async def _settle(
         self,
@@ -367,6 +382,7 @@ class _Tried:
 
     reply: Reply | None = None
     live: StreamedReply | None = None
+    opening: Opening | None = None
     permit: Permit | None = None
     error: SendError | None = None
     problem: Problem | None = None

@@ -47,6 +47,8 @@ class Reply:
     headers: Mapping[str, str]
     body: bytes
     cached: bool = False
+    problem: Problem | None = None
+    """What is finally wrong with it, as the gate found: a 200, too, may be no answer."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class StreamedReply:
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
     cached: bool = False
+    problem: Problem | None = None
+    """As of a `Reply`; then the chunks are all that came."""
 
 
 class Sender(Protocol):
@@ -79,6 +83,13 @@ class SendError(Exception):
         self.timed_out = timed_out
 
 
+class Withheld(SendError):
+    """Nothing was sent, by our own decision; the message says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reached=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request as its dialect understands it."""
@@ -97,6 +108,9 @@ class Call:
     streams: bool
     dialect: str = ""
     """Whose wire it speaks: `anthropic`, `openai`; also where the host is another's."""
+    endpoint: str = ""
+    """What it asks for, by the end of its path (`messages`, `chat/completions` …): that decides which form
+    an answer has."""
 
     @property
     def scope(self) -> str:
@@ -168,8 +182,14 @@ class Dialect(Protocol):
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         """Limits in response headers."""
 
-    def problem(self, reply: Reply) -> Problem | None:
-        """What is wrong with an answer; `None` for a 2xx with a whole body."""
+    def begins(self, call: Call, data: bytes) -> bool:
+        """Whether an event of a stream has a piece of the answer in it, and not only what precedes it."""
+
+    def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
+        """What is wrong with a whole reply; `None` for an answer.
+
+        Without the call a 2xx need only be whole; with it, it must have the form of what was asked for.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,10 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (404, error_body(code="model_not_found"), "permanent"),
         (413, b"", "permanent"),
         (422, b"", "permanent"),
+        (402, error_body(type_="server_error"), "spent"),
+        (422, error_body(type_="server_error"), "permanent"),
+        (409, error_body(type_="server_error"), "server"),
+        (400, error_body(code="server_is_overloaded"), "overload"),
         (408, b"", "server"),
         (409, b"", "server"),
         (500, error_body(type_="server_error"), "server"),
@@ -279,9 +283,9 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (503, error_body(code="server_is_overloaded"), "overload"),
         (503, b"", "overload"),
         (504, b"", "server"),
-        (200, b'{"choices": [{"mess', "connection"),
-        (200, b"", "connection"),
-        (200, sse(CHUNK, USAGE), "connection"),
+        (200, b'{"choices": [{"mess', "server"),
+        (200, b"", "server"),
+        (200, sse(CHUNK, USAGE), "server"),
         (200, sse(CHUNK, {"error": {"message": "broke", "type": "server_error"}}), "server"),
         (200, sse(CHUNK, {"error": {"message": "broke"}}, "[DONE]"), "server"),
         (200, sse({"type": "error", "code": "rate_limit_exceeded", "message": "x"}), "rate_limit"),
@@ -290,7 +294,7 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
             sse({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}),
             "server",
         ),
-        (200, sse({"type": "response.output_text.delta", "delta": "x"}), "connection"),
+        (200, sse({"type": "response.output_text.delta", "delta": "x"}), "server"),
         (200, b'{"error": {"code": 429, "message": "upstream"}}', "rate_limit"),
         (200, b'{"error": {"code": 400, "message": "upstream"}}', "permanent"),
         (500, b'{"error": "cuda out of memory"}', "server"),
@@ -358,6 +362,15 @@ def test_the_time_to_wait_comes_from_headers_or_else_from_the_text(
 
     assert problem is not None
     assert problem.retry_after_s == (pytest.approx(seconds) if seconds is not None else None)
+
+
+def test_a_code_that_only_repeats_the_status_is_not_told_twice() -> None:
+    body = b'{"error": {"code": 500, "type": "server_error", "message": "image input is not supported"}}'
+
+    problem = dialect.problem(Reply(500, {}, body))
+
+    assert problem is not None
+    assert problem.message == "openai answered 500 server_error: image input is not supported"
 
 
 def test_a_message_shows_no_key() -> None:

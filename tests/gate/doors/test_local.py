@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from evalve.errors import LocalUnavailable
+from evalve.errors import LocalUnavailable, ModelError
 from evalve.gate.doors.local import LocalServer, find_weights
 from evalve.gate.doors.model import Connection, Model, open_model
 from evalve.gate.messages import Reply, Request, Sender, StreamedReply
@@ -87,6 +87,27 @@ async def test_it_starts_when_first_asked_and_keeps_to_a_schema(
     assert answer.stop_reason == "end_turn"
     assert answer.usage is not None
     assert answer.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tools", "told"),
+    [
+        ("Hi", [{"name": "add", "parameters": {"type": "object"}}], "calls no tools"),
+        ([{"role": "user", "content": [{"type": "image", "data": b"\x89PNG"}]}], None, "reads text only"),
+    ],
+)
+async def test_what_it_cannot_do_is_told_without_starting_it(
+    prompt: Any, tools: Any, told: str, sender: AiohttpSender
+) -> None:
+    server = LocalServer()
+    model = a_model(server, sender)
+
+    with pytest.raises(ModelError, match=f"local: the embedded model {told}"):
+        await model.generate(prompt, tools=tools)
+    with pytest.raises(ModelError, match=f"local: the embedded model {told}"):
+        await anext(model.stream(prompt, tools=tools))
+
+    assert server.base_url is None
 
 
 async def test_its_address_is_the_same_in_every_run_so_that_answers_are_found_again(

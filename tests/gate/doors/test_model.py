@@ -16,7 +16,7 @@ from evalve.errors import EvalveError, MissingKey, ModelError, OptionError, Stre
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.local import LocalServer
 from evalve.gate.doors.model import Connection, Model, open_model
-from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply, Usage
+from evalve.gate.messages import Problem, Reply, Request, Sender, SendError, StreamedReply, Usage, Withheld
 from evalve.gate.sender import AiohttpSender, Timeouts
 from evalve.jsontext import as_plain
 from evalve.simulator import Answer as Scripted
@@ -167,6 +167,19 @@ async def test_an_answer_has_text_usage_and_price() -> None:
     assert prices == [("anthropic", "claude-x", Usage(10, 2))]
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+async def test_a_byte_that_is_no_text_is_replaced(streams: bool) -> None:
+    body = OPENAI_STREAM if streams else json.dumps(COMPLETION, ensure_ascii=False).encode()
+    model = a_model(replying(200, body.replace("ü".encode(), b"\xfc")), "openai/m")
+
+    if streams:
+        said = "".join([str(event) async for event in model.stream("Hi") if isinstance(event, TextDelta)])
+    else:
+        said = (await model.generate("Hi")).text
+
+    assert said == "Gr\N{REPLACEMENT CHARACTER}ße"
+
+
 async def test_an_answer_from_the_cache_says_so_and_keeps_its_price() -> None:
     sender = FakeSender(Reply(200, {}, json.dumps(MESSAGE).encode(), cached=True))
 
@@ -235,6 +248,15 @@ async def test_what_json_cannot_hold_is_told_before_anything_is_sent(value: Any)
     assert sender.sent == []
 
 
+@pytest.mark.parametrize("asked", [{"stream": True}, {"options": {"stream": True}}])
+async def test_a_stream_is_not_asked_for_by_an_option(asked: dict[str, Any]) -> None:
+    sender = FakeSender()
+
+    with pytest.raises(OptionError, match=r"generate gives whole answers.*model\.stream"):
+        await a_model(sender).generate("Hi", **asked)
+    assert sender.sent == []
+
+
 # -- failures
 
 
@@ -300,6 +322,16 @@ async def test_no_answer_at_all_is_final_for_the_sample_because_the_gate_has_ret
     assert caught.value.kind == "connection"
     assert isinstance(caught.value, EvalveError)
     assert not isinstance(caught.value, OSError | TimeoutError)
+
+
+async def test_what_we_do_not_send_is_told_as_it_is() -> None:
+    sender = FakeSender(error=Withheld("the answer is not in the cache"))
+
+    with pytest.raises(ModelError) as caught:
+        await a_model(sender).generate("Hi")
+
+    assert str(caught.value) == "anthropic/claude-x: the answer is not in the cache"
+    assert caught.value.kind == "permanent"
 
 
 async def test_without_a_key_nothing_is_sent_and_the_variable_is_named() -> None:
@@ -428,6 +460,42 @@ async def test_a_connection_lost_in_the_middle_is_left_to_the_samples_retries() 
 
     with pytest.raises(StreamBroken, match="broke off before its end: reset"):
         _ = [event async for event in a_model(sender).stream("Hi")]
+
+
+async def test_an_error_event_is_told_rather_than_that_the_stream_broke_off() -> None:
+    said = {"type": "error", "error": {"type": "overloaded_error", "message": "Full"}}
+    begun = b"".join([event + b"\n\n" for event in ANTHROPIC_STREAM.split(b"\n\n")[:3]])
+    sender = replying(200, begun + events(said))
+    sender.error = SendError("after the error the gate says that there is no whole", reached=True)
+
+    with pytest.raises(StreamBroken, match=r"overloaded_error: Full$") as caught:
+        _ = [event async for event in a_model(sender).stream("Hi")]
+
+    assert caught.value.kind == "overload"
+
+
+async def test_a_stream_that_never_began_is_told_by_its_kind_and_is_final() -> None:
+    class GivingUp(PassingGate):
+        @asynccontextmanager
+        async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
+            async with sender.stream(request) as reply:
+                reply.problem = Problem("overload", "anthropic answered 200 overloaded_error: Full", 200)
+                yield reply
+
+    with pytest.raises(ModelError, match=r"overloaded_error: Full$") as caught:
+        await anext(a_model(FakeSender(), gate=GivingUp()).stream("Hi"))
+
+    assert (caught.value.kind, type(caught.value)) == ("overload", ModelError)
+
+
+@pytest.mark.parametrize(
+    "error", [SendError("reset", reached=True), SendError("slow", reached=True, timed_out=True)]
+)
+async def test_a_server_that_was_reached_is_not_asked_about_its_address(error: SendError) -> None:
+    with pytest.raises(ModelError) as caught:
+        await a_model(FakeSender(error=error)).generate("Hi")
+
+    assert "right address" not in str(caught.value)
 
 
 # -- against a provider

@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
+from evalve.gate.cache import ResponseCache
+from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.transport import async_http_client, http_client
+from evalve.gate.estimates import Estimates
+from evalve.gate.exchange import Gate
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Limits as KnownLimits
+from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply
+from evalve.gate.metering import Meter
+from evalve.gate.retry import Retries
+from evalve.gate.state import MemoryState
 from evalve.simulator import Answer, Behaviour, Faults, Latency, Limits, OutputLength, Simulator, ToolCall
 from loopback import PassThrough, refusing_port
 
@@ -197,6 +208,45 @@ def test_a_refused_connection_is_a_status_error_for_sync_sdks_too() -> None:
     assert len(gate.requests) == 2
 
 
+class Unanswering(PassThrough):
+    """A gate that got only 200s in which there is no answer."""
+
+    async def exchange(self, request: Request, sender: Sender) -> Reply:
+        return Reply(200, {}, b"[1, 2]", problem=NO_ANSWER)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
+        yield StreamedReply(200, {}, one_chunk(b"[1, 2]"), problem=NO_ANSWER)
+
+
+NO_ANSWER = Problem("server", "h answered 200, but what came does not have the form of a message", 200)
+
+
+async def one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def test_a_success_without_an_answer_in_it_is_the_sdks_own_error() -> None:
+    async with (
+        async_anthropic("http://h", Unanswering()) as one,
+        async_openai("http://h", Unanswering()) as other,
+    ):
+        with pytest.raises(anthropic.InternalServerError, match="does not have the form"):
+            await one.messages.create(model="m", max_tokens=50, messages=ASK)
+        with pytest.raises(anthropic.InternalServerError, match="does not have the form"):
+            await one.messages.create(model="m", max_tokens=50, messages=ASK, stream=True)
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            await other.chat.completions.create(model="m", messages=ASK)
+
+
+def test_a_success_without_an_answer_in_it_is_the_sync_sdks_own_error() -> None:
+    with sync_openai("http://h", Unanswering()) as client:
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            client.chat.completions.create(model="m", messages=ASK)
+        with pytest.raises(openai.InternalServerError, match="does not have the form"):
+            client.chat.completions.create(model="m", messages=ASK, stream=True)
+
+
 async def test_the_sdks_timeout_is_that_of_one_try(provider: Simulator) -> None:
     provider.adopt(Behaviour(faults=Faults(probabilities={"hang": 1.0})))
     async with async_anthropic(provider.url) as one:
@@ -215,6 +265,61 @@ async def test_a_stream_that_breaks_off_raises_and_is_not_tried_again(provider: 
             async for _ in chunks:
                 pass
     assert provider.stats.requests == 1
+
+
+def a_gate() -> Gate:
+    """All layers, with nothing kept and no limits known."""
+    return Gate(
+        read=recognised,
+        cache=ResponseCache("off"),
+        retries=Retries(),
+        limiter=Limiter(MemoryState(now_s=time.monotonic), limits_for=lambda call: KnownLimits()),
+        estimates=Estimates(),
+        meter=Meter(lambda model, usage: None),
+    )
+
+
+FAILING_LATE = Behaviour(
+    answers=["one two three four five six"],
+    faults=Faults(probabilities={"error_event": 1.0}),
+    latency=Latency(per_output_token_s=0.02),
+    stream_chunk_tokens=1,
+)
+
+
+async def test_an_error_event_in_a_stream_is_the_sdks_own_error_after_the_text_before_it(
+    provider: Simulator,
+) -> None:
+    provider.adopt(FAILING_LATE)
+    texts: list[str] = []
+    async with (
+        async_http_client(a_gate()) as one,
+        anthropic.AsyncAnthropic(api_key="k", base_url=provider.url, http_client=one) as claude,
+        async_http_client(a_gate()) as other,
+        openai.AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", http_client=other) as gpt,
+    ):
+        with pytest.raises(anthropic.APIStatusError, match="error"):
+            async with claude.messages.stream(model="m", max_tokens=50, messages=ASK) as stream:
+                async for text in stream.text_stream:
+                    texts.append(text)
+        with pytest.raises(openai.APIError) as caught:
+            async for chunk in await gpt.chat.completions.create(model="n", messages=ASK, stream=True):
+                texts.append(chunk.choices[0].delta.content or "")
+    assert type(caught.value) is openai.APIError
+    assert "".join(texts) == "one two thre" * 2
+    assert provider.stats.requests == 2
+
+
+def test_an_error_event_in_a_stream_is_the_sync_sdks_own_error(provider: Simulator) -> None:
+    provider.adopt(FAILING_LATE)
+    with (
+        http_client(a_gate()) as client,
+        anthropic.Anthropic(api_key="k", base_url=provider.url, http_client=client) as claude,
+        pytest.raises(anthropic.APIStatusError, match="error"),
+        claude.messages.stream(model="m", max_tokens=50, messages=ASK) as stream,
+    ):
+        for _ in stream.text_stream:
+            pass
 
 
 # -- threads, loops, cancellation

@@ -105,6 +105,15 @@ def test_a_compressed_answer_is_decoded_once(library: LibraryName, options: dict
 
 
 @libraries
+def test_a_byte_that_is_no_text_is_replaced(library: LibraryName) -> None:
+    gate: Any = PassThrough()
+    answer = b'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"a": "\xfc"}'
+    with serving_in_thread(answering(answer)) as port, http_client(gate, library=library) as client:
+        response = client.post(f"http://127.0.0.1:{port}{PATH}", json=BODY)
+    assert response.json() == {"a": "\N{REPLACEMENT CHARACTER}"}
+
+
+@libraries
 def test_an_error_says_that_trying_again_has_been_seen_to(library: LibraryName) -> None:
     gate: Any = PassThrough()
     answer = b"HTTP/1.1 529 Overloaded\r\nX-Should-Retry: true\r\nContent-Length: 2\r\n\r\n{}"

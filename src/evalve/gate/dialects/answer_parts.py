@@ -37,11 +37,30 @@ class ParsedOnce:
         if last is not None and last[0] is body:
             return last[1]
         try:
-            parsed = json.loads(body)
+            parsed = read_json(body)
         except (ValueError, RecursionError):
             parsed = None
         self._last = (body, parsed)
         return parsed
+
+
+def read_json(body: bytes) -> Any:
+    """`json.loads` that forgives single bytes: an answer is not paid for again because of them."""
+    try:
+        return json.loads(body)
+    except UnicodeDecodeError:
+        return json.loads(legible(body))
+
+
+def legible(body: bytes) -> bytes:
+    """The body with U+FFFD in place of what is no UTF-8."""
+    if body.isascii():
+        return body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode(errors="replace").encode()
+    return body
 
 
 def is_stream(body: bytes) -> bool:
@@ -77,7 +96,7 @@ def _event(data: bytes) -> Any:
     if data == b"[DONE]":
         return DONE
     try:
-        return json.loads(data)
+        return read_json(data)
     except (ValueError, RecursionError):
         return None
 
@@ -93,9 +112,20 @@ def kind_by_status(status: int) -> ProblemKind:
     return "spent" if status == 402 else "permanent"
 
 
+def kind_of(named: ProblemKind | None, by_status: ProblemKind, status: int) -> ProblemKind:
+    """What an error means whose body names a kind, too.
+
+    The body may say better than the status what is the matter, but not that a refused request (4xx) is the
+    server's fault: formats have one word for every error that they know no other for.
+    """
+    if named is None or by_status == "spent" or (named == "server" and 400 <= status < 500):
+        return by_status
+    return named
+
+
 def broken(reply: Reply, what: str) -> Problem:
-    """For a 2xx that did not arrive whole; it is retried as a failed connection is."""
-    return Problem("connection", f"the answer broke off: {what}", status=reply.status)
+    """For a 2xx whose body has no end: the server's fault, since its connection was closed in order."""
+    return Problem("server", f"the answer broke off: {what}", status=reply.status)
 
 
 def problem_of(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
@@ -17,6 +18,7 @@ from evalve.gate.dialects.answer_parts import (
     first_event,
     is_stream,
     kind_by_status,
+    kind_of,
     problem_of,
     safe_text,
 )
@@ -103,8 +105,9 @@ class AnthropicDialect:
             key_hash=key_hash(request.headers),
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=whole_number(body.get("max_tokens")),
-            streams=body.get("stream") is True,
+            streams=bool(body.get("stream")),
             dialect=self.name,
+            endpoint="messages",
         )
 
     def booked(self, call: Call, *, input_tokens: float, output_tokens: float) -> Cost:
@@ -135,38 +138,43 @@ class AnthropicDialect:
             stated["tokens"] = total
         return stated
 
-    def problem(self, reply: Reply) -> Problem | None:
+    def begins(self, call: Call, data: bytes) -> bool:
+        return begins(call, data)
+
+    def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
+        who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
-            return self._problem_of_error(reply, self._parsed(reply.body), kind_by_status(reply.status))
+            return self._problem_of_error(who, reply, self._parsed(reply.body), kind_by_status(reply.status))
         if is_stream(reply.body):
-            return self._problem_of_stream(reply)
+            return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
             return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
         if isinstance(parsed, dict) and parsed.get("type") == "error":
-            return self._problem_of_error(reply, parsed, "server")
-        return None
+            return self._problem_of_error(who, reply, parsed, "server")
+        return misfit(call, reply, parsed)
 
-    def _problem_of_stream(self, reply: Reply) -> Problem | None:
-        last = next(events_from_the_end(reply.body), None)
+    def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
+        events = events_from_the_end(reply.body)
+        last = next(events, None)
         kind = last.get("type") if isinstance(last, dict) else None
-        if kind == "message_stop":
-            return None
         if kind == "error":
-            return self._problem_of_error(reply, last, "server")
-        return broken(reply, "its stream has no message_stop")
+            return self._problem_of_error(who, reply, last, "server")
+        if kind != "message_stop":
+            return broken(reply, "its stream has no message_stop")
+        return misfit_of_stream(call, reply, events)
 
-    def _problem_of_error(self, reply: Reply, parsed: Any, kind: ProblemKind) -> Problem:
+    def _problem_of_error(self, who: str, reply: Reply, parsed: Any, kind: ProblemKind) -> Problem:
         error = parsed.get("error") if isinstance(parsed, dict) else None
         error = error if isinstance(error, dict) else {}
         type_, code = str(error.get("type") or ""), _error_code(error)
         text = str(error.get("message") or body_text(reply.body))
-        kind = _KIND_BY_TYPE.get(type_, kind)
+        kind = kind_of(_KIND_BY_TYPE.get(type_), kind, reply.status)
         if code == "enforced_spend_limit_reached" or (
             kind in ("permanent", "rate_limit") and _SPENT_TEXT.search(text)
         ):
             kind = "spent"
-        said = safe_text(f"anthropic answered {reply.status} {code or type_}".rstrip() + f": {text}")
+        said = safe_text(f"{who} answered {reply.status} {code or type_}".rstrip() + f": {text}")
         refusal = self._refusal(reply, code, text) if kind == "rate_limit" else None
         return problem_of(kind, reply, said, refusal)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
@@ -16,6 +18,7 @@ from evalve.gate.dialects.answer_parts import (
     exhausted,
     is_stream,
     kind_by_status,
+    kind_of,
     problem_of,
     safe_text,
 )
@@ -103,8 +106,9 @@ class OpenAIDialect:
             key_hash=key_hash(request.headers),
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=0 if path.endswith("/embeddings") else _max_output_tokens(body),
-            streams=body.get("stream") is True,
+            streams=bool(body.get("stream")),
             dialect=self.name,
+            endpoint=next(each for each in _PATHS if path.endswith(each))[1:],
         )
 
     def booked(self, call: Call, *, input_tokens: float, output_tokens: float) -> Cost:
@@ -132,39 +136,50 @@ class OpenAIDialect:
             stated["tokens"] = tokens
         return stated
 
-    def problem(self, reply: Reply) -> Problem | None:
+    def begins(self, call: Call, data: bytes) -> bool:
+        return begins(call, data)
+
+    def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
+        who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
-            return self._problem_of_error(
-                reply, _error_in(self._parsed(reply.body)), kind_by_status(reply.status)
-            )
+            error = _error_in(self._parsed(reply.body))
+            return self._problem_of_error(who, reply, error, kind_by_status(reply.status))
         if is_stream(reply.body):
-            return self._problem_of_stream(reply)
+            return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
             return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
         error = _error_in(parsed)
-        return self._problem_of_error(reply, error, "server") if error else None
+        if error:
+            return self._problem_of_error(who, reply, error, "server")
+        return misfit(call, reply, parsed)
 
-    def _problem_of_stream(self, reply: Reply) -> Problem | None:
+    def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
         events = events_from_the_end(reply.body)
         last = next(events, None)
         ended = last == DONE or (isinstance(last, dict) and _is_last_of_response(last))
-        error = _error_in(next(events, None) if last == DONE else last)
+        before = next(events, None) if last == DONE else last
+        error = _error_in(before)
         if error:
-            return self._problem_of_error(reply, error, "server")
-        return None if ended else broken(reply, "its stream has no end")
+            return self._problem_of_error(who, reply, error, "server")
+        if not ended:
+            return broken(reply, "its stream has no end")
+        return misfit_of_stream(call, reply, chain((before,), events))
 
-    def _problem_of_error(self, reply: Reply, error: Mapping[str, Any], kind: ProblemKind) -> Problem:
+    def _problem_of_error(
+        self, who: str, reply: Reply, error: Mapping[str, Any], kind: ProblemKind
+    ) -> Problem:
         type_, code = str(error.get("type") or ""), str(error.get("code") or "")
         text = str(error.get("message") or body_text(reply.body))
         if code.isdecimal() and 200 <= reply.status < 300:
             kind = kind_by_status(int(code))  # proxies put the status of who they asked into a 200
-        kind = _KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_) or kind
+        kind = kind_of(_KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_), kind, reply.status)
         if code in _SPENT or type_ in _SPENT:
             kind = "spent"
         elif kind == "rate_limit" and _can_never_fit(text):
             kind = "permanent"
-        said = safe_text(f"openai answered {reply.status} {code or type_}".rstrip() + f": {text}")
+        named = code if code and code != str(reply.status) else type_
+        said = safe_text(f"{who} answered {reply.status} {named}".rstrip() + f": {text}")
         if kind != "rate_limit":
             return problem_of(kind, reply, said)
         hinted = _TRY_AGAIN.search(text)

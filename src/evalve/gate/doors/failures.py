@@ -7,26 +7,32 @@ from typing import NoReturn
 
 from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
-from evalve.gate.messages import Dialect, Problem, Reply, Request, SendError, StreamedReply
+from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
 
 NOT_AN_ANSWER = Problem("server", "what came does not have the form of an answer")
 
 
 def refused(target: Target, dialect: Dialect, reply: Reply) -> ModelError:
     """For a final answer that is an error, or no answer at all."""
-    return _error(ModelError, target, dialect.problem(reply) or NOT_AN_ANSWER, reply.status)
+    problem = reply.problem or dialect.problem(reply) or NOT_AN_ANSWER
+    return _error(ModelError, target, problem, reply.status)
 
 
 def unsent(target: Target, error: SendError) -> ModelError:
     """For a request that the gate has given up on."""
-    return _error(ModelError, target, Problem("connection", f"no answer came: {error}"))
+    if isinstance(error, Withheld):
+        return _error(ModelError, target, Problem("permanent", str(error)))
+    told = f"no answer came: {error}"
+    if not error.reached and target.provider.name != "local":
+        told += f"; is {target.base_url} the right address, and can it be reached from here?"
+    return _error(ModelError, target, Problem("connection", told))
 
 
-def broken_off(target: Target, dialect: Dialect, error: bytes | SendError | None) -> ModelError:
+def broken_off(target: Target, dialect: Dialect, call: Call, error: bytes | SendError | None) -> ModelError:
     """For a stream that began and did not end; `error` is the provider's last event, or what was noticed."""
     problem: Problem | None = None
     if isinstance(error, bytes):
-        problem = dialect.problem(Reply(200, {}, error))
+        problem = dialect.problem(Reply(200, {}, error), call)
     if problem is None:
         why = f": {error}" if isinstance(error, SendError) else ""
         problem = Problem("connection", f"the stream broke off before its end{why}")
@@ -37,7 +43,8 @@ def broken_off(target: Target, dialect: Dialect, error: bytes | SendError | None
 def _error(
     failure: type[ModelError], target: Target, problem: Problem, status: int | None = None
 ) -> ModelError:
-    told = f"{target.name}: {problem.message}{_advice(target, problem)}"
+    who = "" if problem.message.startswith(f"{target.name} ") else f"{target.name}: "
+    told = f"{who}{problem.message}{_advice(target, problem)}"
     if target.api_key:
         told = told.replace(target.api_key, "[key]")
     return failure(told, kind=problem.kind, status=problem.status or status, model=target.model)
@@ -47,8 +54,6 @@ def _advice(target: Target, problem: Problem) -> str:
     variable = target.provider.key_variable
     if problem.kind == "spent":
         return "; the account has reached what it may spend: raise its limit or add credit, then run again"
-    if problem.kind == "connection" and problem.status is None and target.provider.name != "local":
-        return f"; is {target.base_url} the right address, and can it be reached from here?"
     match problem.status:
         case 401 | 403 if variable:
             return f"; check the API key in {variable} (or api_key=) and what it may use"

@@ -14,13 +14,17 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from evalve.errors import OptionError
-from evalve.gate.messages import Reply, Request, SendError
+from evalve.gate.dialects.answer_parts import legible
+from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError, Withheld
 from evalve.gate.sender import FRAMING, Timeouts
 from evalve.secrecy import discreet, discreet_headers
 
 LibraryName = Literal["httpx2", "httpx"]
 Library = Any
 """The module `httpx2` or `httpx`; no type says "either of them"."""
+
+_GAVE_UP = "got no answer and has given up"
+_STATUS_OF_MISFIT: dict[ProblemKind, int] = {"permanent": 400, "spent": 402, "overload": 529}
 
 
 def library_named(name: LibraryName | None) -> Library:
@@ -64,20 +68,29 @@ def final_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def whole_response(library: Library, reply: Reply) -> Any:
-    return library.Response(
-        reply.status, headers=final_headers(reply.status, reply.headers), content=reply.body
-    )
+    if reply.problem is not None and reply.status < 300:
+        return misfit_response(library, reply.problem)
+    body = legible(reply.body) if reply.status < 300 else reply.body
+    return library.Response(reply.status, headers=final_headers(reply.status, reply.headers), content=body)
+
+
+def misfit_response(library: Library, problem: Problem) -> Any:
+    """An error in place of a 200 that is none, in which an SDK would look for an answer in vain."""
+    status = _STATUS_OF_MISFIT.get(problem.kind, 502)
+    return _error_response(library, status, f"{_GAVE_UP}: {problem.message}")
 
 
 def unanswered_response(library: Library, error: SendError) -> Any:
-    """A 503 in place of an exception, which an SDK would take as a reason to try again.
+    """A 503 in place of an exception, which an SDK would take as a reason to try again."""
+    happened = "sent nothing" if isinstance(error, Withheld) else _GAVE_UP
+    return _error_response(library, 503, f"{happened}: {error}")
 
-    The body has what Anthropic's and OpenAI's errors have.
-    """
-    message = f"evalve got no answer and has given up: {error}"
-    told = {"type": "api_error", "message": message, "param": None, "code": None}
+
+def _error_response(library: Library, status: int, happened: str) -> Any:
+    """The body has what Anthropic's and OpenAI's errors have."""
+    told = {"type": "api_error", "message": f"evalve {happened}", "param": None, "code": None}
     body = json.dumps({"type": "error", "error": told}).encode()
-    return whole_response(library, Reply(503, {"content-type": "application/json"}, body))
+    return whole_response(library, Reply(status, {"content-type": "application/json"}, body))
 
 
 # -- streams

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from evalve.errors import LocalUnavailable
+from evalve.errors import LocalUnavailable, ModelError
 from evalve.gate.doors.naming import LOCAL_MODEL, LOCAL_URL
 from evalve.gate.messages import Reply, Request, Sender, SendError, StreamedReply
 from evalve.gate.sender import AiohttpSender
@@ -83,6 +83,7 @@ class LocalSender:
         self._sender = sender.direct() if isinstance(sender, AiohttpSender) else sender
 
     async def send(self, request: Request) -> Reply:
+        _refuse_what_it_cannot(request)
         addressed = await self._addressed(request)
         try:
             return await self._sender.send(addressed)
@@ -93,6 +94,7 @@ class LocalSender:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamedReply]:
+        _refuse_what_it_cannot(request)
         addressed = await self._addressed(request)
         async with AsyncExitStack() as opened:
             try:
@@ -112,6 +114,19 @@ class LocalSender:
     def _is_served_at(self, addressed: Request) -> bool:
         base_url = self._server.base_url
         return base_url is not None and addressed.url.startswith(base_url)
+
+
+def _refuse_what_it_cannot(request: Request) -> None:
+    """It would fail over images again and again, and pass over tools in silence."""
+    body = json.loads(request.body)
+    if body.get("tools"):
+        raise ModelError("local: the embedded model calls no tools; ask another model", model=LOCAL_MODEL)
+    contents = [message.get("content") for message in body["messages"]]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    other = next((block.get("type") for block in blocks if block.get("type") != "text"), None)
+    if other is not None:
+        told = f"local: the embedded model reads text only, and a message has a block of type {other!r}"
+        raise ModelError(told, model=LOCAL_MODEL)
 
 
 def find_weights() -> Path:

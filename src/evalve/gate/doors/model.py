@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from evalve.errors import OptionError
+from evalve.gate.dialects.answer_parts import read_json
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.asks import Ask, Prompt
@@ -103,6 +104,11 @@ class Model:
         further argument, go into the request's body as they are; an argument that is nearly one of these is
         refused. `timeout_s` is for each try. What gets no answer raises `ModelError`.
         """
+        body = raw_options(options, more)
+        if body.get("stream"):
+            raise OptionError(
+                f"{self.name}: generate gives whole answers; for one as it comes, model.stream(…)"
+            )
         ask = Ask(
             prompt,
             system,
@@ -112,7 +118,7 @@ class Model:
             temperature,
             response_schema,
             stop,
-            raw_options(options, more),
+            body,
         )
         request = self._request(ask)
         try:
@@ -170,10 +176,10 @@ class Model:
         return KeylessSender(self._target) if self._target.lacks_key else sender
 
     def _answer(self, reply: Reply) -> Answer:
-        if not 200 <= reply.status < 300:
+        if reply.problem is not None or not 200 <= reply.status < 300:
             raise refused(self._target, self._wire.dialect, reply)
         try:
-            answer = self._wire.answer(json.loads(reply.body))
+            answer = self._wire.answer(read_json(reply.body))
         except MISSHAPEN as error:
             raise refused(self._target, self._wire.dialect, reply) from error
         return self._priced(answer, cached=reply.cached)
@@ -190,9 +196,11 @@ class Model:
 
     async def _events(self, request: Request, sender: Sender) -> AsyncGenerator[TextDelta | Answer, None]:
         flow = Flow(self._wire.assembly())
+        reply: StreamedReply | None = None
         try:
             async with self._connection.gate.stream(request, sender) as reply:
-                if not 200 <= reply.status < 300 or "json" in reply.headers.get("content-type", ""):
+                is_whole = reply.problem is not None or not 200 <= reply.status < 300
+                if is_whole or "json" in reply.headers.get("content-type", ""):
                     answer = self._answer(await _read_at_once(reply))  # a server that does not stream
                     yield TextDelta(answer.text)
                     yield answer
@@ -201,15 +209,15 @@ class Model:
                     for text in flow.texts(chunk):
                         yield TextDelta(text)
         except SendError as error:
-            if not flow.begun:
+            if reply is None:
                 raise unsent(self._target, error) from error
-            raise broken_off(self._target, self._wire.dialect, error) from error
+            raise broken_off(self._target, self._wire.dialect, self.call(), flow.error or error) from error
         whole = flow.whole()
         if whole is None:
-            raise broken_off(self._target, self._wire.dialect, flow.error)
+            raise broken_off(self._target, self._wire.dialect, self.call(), flow.error)
         yield self._priced(self._wire.answer(whole), cached=reply.cached)
 
 
 async def _read_at_once(reply: StreamedReply) -> Reply:
     body = b"".join([chunk async for chunk in reply.chunks])
-    return Reply(reply.status, reply.headers, body, reply.cached)
+    return Reply(reply.status, reply.headers, body, reply.cached, reply.problem)

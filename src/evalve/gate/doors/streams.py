@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from evalve.gate.dialects.answer_parts import read_json
 from evalve.gate.doors.answers import Answer, TextDelta
-from evalve.gate.doors.events import ServerEvents
 from evalve.gate.doors.wires import MISSHAPEN, Assembly
+from evalve.gate.events import ServerEvents
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,13 +52,11 @@ class Flow:
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._events = ServerEvents()
-        self.begun = False
         self.error: bytes | None = None
         """The event with which the provider gave up, or one that is none of its kind."""
 
     def texts(self, chunk: bytes) -> Iterator[str]:
         """The texts in what has become complete with this chunk."""
-        self.begun = True
         for data in self._events.feed(chunk):
             text = self._add(data)
             if text:
@@ -74,7 +72,7 @@ class Flow:
         if data == b"[DONE]" or self.error is not None:
             return ""
         try:
-            event = json.loads(data)
+            event = read_json(data)
             if not event.get("error"):
                 return self._assembly.add(event)
         except MISSHAPEN:

@@ -19,6 +19,7 @@ from evalve.gate.doors.httpx_parts import (
     async_stream,
     final_headers,
     library_named,
+    misfit_response,
     sync_stream,
     timeouts_of,
     unanswered_response,
@@ -195,6 +196,9 @@ class AsyncGateTransport:
         async def leave() -> None:
             await context.__aexit__(None, None, None)
 
+        if live.problem is not None and live.status < 300:
+            await leave()
+            return misfit_response(self._library, live.problem)
         return self._library.Response(
             live.status,
             headers=final_headers(live.status, live.headers),
@@ -255,6 +259,9 @@ class GateTransport:
 
     def _begin_stream(self, request: Request, sender: Sender) -> Any:
         stream = self._background.open(self._gate.stream(request, sender), lambda live: live.chunks)
+        if stream.opened.problem is not None and stream.opened.status < 300:
+            stream.close()
+            return misfit_response(self._library, stream.opened.problem)
         return self._library.Response(
             stream.opened.status,
             headers=final_headers(stream.opened.status, stream.opened.headers),

@@ -69,7 +69,9 @@ class AnthropicWire:
                 texts.append(block["text"])
             elif kind == "tool_use":
                 given = block["input"]
-                calls.append(ToolCall(block["name"], given, block["id"], unparsed=isinstance(given, str)))
+                calls.append(
+                    ToolCall(block["name"], given, block.get("id") or "", unparsed=isinstance(given, str))
+                )
         return Answer(
             "".join(texts),
             tool_calls=calls,

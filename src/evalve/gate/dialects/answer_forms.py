@@ -1,0 +1,169 @@
+"""What has the form of an answer, by endpoint, whole or streamed, and where a stream begins to be one.
+
+A 200 that is whole but has another form is nothing that anybody could read: it is asked for again and never
+kept. Where no form is known (embeddings, say), any JSON is an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalve.gate.dialects.answer_parts import body_text, read_json, safe_text
+from evalve.gate.messages import Call, Problem, Reply
+
+
+def misfit(call: Call | None, reply: Reply, parsed: Any) -> Problem | None:
+    """What is wrong with the form of an answer that came at once."""
+    form = _form_of(call)
+    return None if call is None or form is None or form.is_whole(parsed) else _problem(call, form, reply)
+
+
+def misfit_of_stream(call: Call | None, reply: Reply, events: Iterable[Any]) -> Problem | None:
+    """The same of a stream that has its end. Its events may be given the last first, and lazily."""
+    form = _form_of(call)
+    if call is None or form is None:
+        return None
+    fits = call.streams and any(form.is_essential(event) for event in events)
+    return None if fits else _problem(call, form, reply)
+
+
+def begins(call: Call, data: bytes) -> bool:
+    """Whether an event has a piece of the answer in it; one that cannot be read is not held back."""
+    form = _form_of(call)
+    if data.strip() == b"[DONE]":
+        return False
+    try:
+        event = read_json(data)
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(event, dict) or form is None or not form.is_prelude(event)
+
+
+def _form_of(call: Call | None) -> _Form | None:
+    return _FORMS.get(call.endpoint) if call is not None else None
+
+
+def _problem(call: Call, form: _Form, reply: Reply) -> Problem:
+    said = f"{call.provider} answered {reply.status}, but what came does not have the form of {form.name}"
+    return Problem("server", safe_text(f"{said}: {body_text(reply.body)}"), status=reply.status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    name: str
+    is_whole: Callable[[Any], bool]
+    is_essential: Callable[[Any], bool]
+    """An event without which a stream says nothing."""
+    is_prelude: Callable[[Mapping[str, Any]], bool]
+    """An event before the first piece of the answer, or an error in its place."""
+
+
+# -- Anthropic's Messages
+
+
+def _is_message(parsed: Any) -> bool:
+    """It may be without any block."""
+    content = parsed.get("content") if isinstance(parsed, dict) else None
+    return isinstance(content, list) and all(_is_block(block) for block in content)
+
+
+def _is_block(block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "text":
+        return isinstance(block.get("text"), str)
+    if kind == "tool_use":
+        return isinstance(block.get("name"), str) and "input" in block
+    return isinstance(kind, str)
+
+
+def _frames_message(event: Any) -> bool:
+    return isinstance(event, dict) and event.get("type") in ("message_start", "message_delta")
+
+
+def _precedes_blocks(event: Mapping[str, Any]) -> bool:
+    return event.get("type") in ("message_start", "content_block_start", "ping", "error")
+
+
+# -- OpenAI's Chat Completions, Completions and Responses
+
+
+def _is_chat_completion(parsed: Any) -> bool:
+    """Its message may be empty, or all tool calls."""
+    message = _first_choice(parsed).get("message")
+    if not isinstance(message, dict) or not _is_content(message.get("content")):
+        return False
+    calls = message.get("tool_calls") or []
+    return isinstance(calls, list) and all(_is_tool_call(call) for call in calls)
+
+
+def _is_content(content: Any) -> bool:
+    if isinstance(content, list):
+        return all(isinstance(part, dict) for part in content)
+    return content is None or isinstance(content, str)
+
+
+def _is_tool_call(call: Any) -> bool:
+    function = call.get("function", {"name": ""}) if isinstance(call, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _is_completion(parsed: Any) -> bool:
+    return isinstance(_first_choice(parsed).get("text"), str)
+
+
+def _has_choice(event: Any) -> bool:
+    return bool(_first_choice(event))
+
+
+def _first_choice(parsed: Any) -> Mapping[str, Any]:
+    choices = parsed.get("choices") if isinstance(parsed, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
+
+
+def _precedes_text(event: Mapping[str, Any]) -> bool:
+    """The first chunk may have but a role in it; some, and errors, have no choices."""
+    choices = event.get("choices")
+    return not isinstance(choices, list) or not any(_has_piece(choice) for choice in choices)
+
+
+def _has_piece(choice: Any) -> bool:
+    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("text"):
+        return isinstance(choice, dict)
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role")
+
+
+def _is_response(parsed: Any) -> bool:
+    return isinstance(parsed, dict) and isinstance(parsed.get("output"), list)
+
+
+def _has_response(event: Any) -> bool:
+    return isinstance(event, dict) and _is_response(event.get("response"))
+
+
+_BEFORE_OUTPUT = frozenset(
+    {
+        "error",
+        "response.content_part.added",
+        "response.created",
+        "response.failed",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.queued",
+    }
+)
+
+
+def _precedes_output(event: Mapping[str, Any]) -> bool:
+    return event.get("type") in _BEFORE_OUTPUT
+
+
+_FORMS = {
+    "messages": _Form("a message", _is_message, _frames_message, _precedes_blocks),
+    "chat/completions": _Form("a chat completion", _is_chat_completion, _has_choice, _precedes_text),
+    "completions": _Form("a completion", _is_completion, _has_choice, _precedes_text),
+    "responses": _Form("a response", _is_response, _has_response, _precedes_output),
+}
