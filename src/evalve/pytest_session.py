@@ -52,6 +52,7 @@ class EvalveSession:
         self._controller: Controller | None = None
         self._told_by_workers: list[dict[str, Any]] = []
         self._is_checked = False
+        self._spent_usd = 0.0
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -232,7 +233,7 @@ class EvalveSession:
     ) -> None:
         if self._refused:
             pytest.fail(self._refused, pytrace=False)
-        options = self._settings.options_for(evaluation)
+        options = self._within_budget(self._settings.options_for(evaluation))
         variant = variant_of(item)
         runnable = evaluation.bound(
             experiment=self._settings.experiment,
@@ -254,6 +255,7 @@ class EvalveSession:
             where, said = getattr(item.function, MARK).where, str(error)
             text = said if said.startswith(where) else f"{where}: {said}"
             raise pytest.fail.Exception(text, pytrace=False) from None
+        self._spent_usd += outcome.run.report["calls"].get("cost_usd", 0.0)
         told = Told.about(
             outcome.info,
             outcome.metrics,
@@ -275,6 +277,13 @@ class EvalveSession:
             pytest.fail(failure_text(told, outcome.info, store), pytrace=False)
         if told.is_empty:
             pytest.skip(f"{told.name}: {NO_ROWS}")  # as pytest does with an empty list of parameters
+
+    def _within_budget(self, options: Options) -> Options:
+        """A budget for the whole run is what the evaluations before have left of it."""
+        for_all_usd = self._settings.options_for_any().budget_usd
+        if for_all_usd is None:
+            return options
+        return replace(options, budget_usd=max(0.0, for_all_usd - self._spent_usd))
 
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""

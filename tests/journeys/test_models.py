@@ -179,6 +179,50 @@ def test_a_budget_stops_the_run_before_it_is_exceeded(project: Project, provider
     assert 1 <= provider.stats.requests < 8
 
 
+def test_a_budget_is_for_all_evaluations_of_a_run_together(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_sums.py", EVALUATION + EVALUATION.replace("What is", "And what is").replace("_sums", "_more")
+    )
+    alone = project.pytest("eval_sums.py::eval_sums", *MODEL, **at(provider, project.folder))
+    (cost_usd,) = [float(line.split()[-2]) for line in alone.summary if line.endswith(" USD")]
+
+    ended = project.pytest(
+        "eval_sums.py",
+        *MODEL,
+        "--no-cache",
+        "--budget-usd",
+        f"{1.5 * cost_usd + 0.0004}",
+        **at(provider, project.folder),
+    )
+
+    assert ended.code == 2
+    assert [line.partition(",")[0] for line in ended.summary if "8/8 done" in line] == [
+        "eval_sums[anthropic/claude-sonnet-5]  8/8 done"
+    ]
+    assert any("is used up" in line for line in ended.summary)
+
+
+def test_a_budget_that_is_spent_under_xdist_says_so(project: Project, provider: Simulator) -> None:
+    project.write("eval_sums.py", EVALUATION)
+
+    ended = project.pytest(
+        "eval_sums.py",
+        *MODEL,
+        "-n",
+        "2",
+        "--budget-usd",
+        "0.0012",
+        "--experiment",
+        "x",
+        **at(provider, project.folder),
+    )
+
+    assert ended.code == 2
+    assert any("the budget of 0.0006 USD is used up" in line for line in ended.summary)
+    assert "crashed" not in ended.all
+    assert any("To go on: pytest eval_sums.py" in line for line in ended.summary)
+
+
 def test_workers_share_one_keys_limit_and_nobody_is_refused(project: Project) -> None:
     project.write("eval_sums.py", EVALUATION)
     limits = Limits(requests_per_minute=1200, depth_s=1.0)
