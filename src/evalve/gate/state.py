@@ -23,6 +23,8 @@ class Refusal:
     retry_after_s: float
     in_flight: int = 0
     """Calls of the same process that went on; those that were never booked are known to it alone."""
+    served_per_s: float = 0.0
+    """What of the same process went through just before, the refused not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,13 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
+        state.learn_rate(
+            refusal.dimension,
+            refusal.served_per_s,
+            refusal.retry_after_s,
+            booked_for_s=settlement.started_at_s if settlement.booked else None,
+            now_s=now_s,
+        )
         state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
 
 
