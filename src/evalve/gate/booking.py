@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, first_seen
+from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
@@ -51,6 +52,8 @@ class Booking:
     """The binding dimension's rate."""
     under_ceiling: bool = False
     """Whether concurrent calls are limited, so that others may wait for this one to end."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """By bucket, for the comparison with what the answer will state."""
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class ScopeState:
     """Raised when what is already booked must be booked again."""
     sources: dict[str, str] = field(default_factory=dict)
     begun: bool = False
-    """Whether anything was ever booked."""
+    """Whether anything was ever booked, or answered."""
     unlimited: bool = False
     """An answer came, and it stated no limit."""
 
@@ -148,9 +151,11 @@ class ScopeState:
         self.begun = True
         held = self.holders.setdefault(holder, Holder())
         held.in_flight += 1
+        sent: dict[Dimension, Sent] = {}
         for dimension, amount in cost.items():
             if (bucket := self.buckets.get(dimension)) is not None:
                 bucket.take(amount, start_s)
+                sent[dimension] = Sent(start_s, bucket.taken, bucket.in_transit(start_s) - amount)
                 held.uncharged[dimension] = held.uncharged.get(dimension, 0.0) + amount
         if start_s > now_s + AS_GOOD_AS_SENT_S:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
@@ -165,6 +170,7 @@ class ScopeState:
             binding,
             per_s=bound.per_s if bound else 0.0,
             under_ceiling=self.concurrency is not None,
+            sent=sent,
         )
 
     def settle(self, booked: Cost, actual: Cost, holder: str, *, version: int, started_at_s: float) -> None:
@@ -231,8 +237,14 @@ class ScopeState:
 
     # -- feedback
 
-    def observe(self, stated: Mapping[Dimension, Stated], now_s: float) -> None:
-        """Take in what an answer's headers say."""
+    def observe(
+        self,
+        stated: Mapping[Dimension, Stated],
+        now_s: float,
+        sent: Mapping[Dimension, Sent] = MappingProxyType({}),
+    ) -> None:
+        """Take in what an answer's headers say; `sent` is from its booking."""
+        self.begun = True
         if not stated and not self.stated:
             self.unlimited = self.learnt is None
             return
@@ -253,7 +265,7 @@ class ScopeState:
             if dimension == "output_tokens":
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
-            bucket.compare(one, uncharged, now_s, ahead=ahead)
+            bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
 
     def learn_rate(
         self,
@@ -338,6 +350,7 @@ class ScopeState:
                     b.slot_s,
                     b.sent,
                     b.sent_before,
+                    b.taken,
                 ]
                 for name, b in self.buckets.items()
             },

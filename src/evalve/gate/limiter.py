@@ -10,10 +10,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.booking import Booking
+from evalve.gate.bucket import Sent
 from evalve.gate.messages import Call, Cost, Dimension, Limits, Stated
 from evalve.gate.queueing import Hold, Pricing, Scope, Signal, Waiter, priced
 from evalve.gate.state import LimitState, Refusal, Settlement
@@ -43,6 +44,8 @@ class Permit:
     waited_s: float = 0.0
     version: int = 0
     """Of the booking."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """From the booking."""
 
 
 class Limiter:
@@ -87,6 +90,7 @@ class Limiter:
             booked=booking.version != UNBOOKED,
             waited_s=max(0.0, self._state.now_s() - asked_s),
             version=booking.version,
+            sent=booking.sent,
         )
 
     async def settle(
@@ -120,6 +124,7 @@ class Limiter:
                 answered=stated is not None,
                 refusal=refusal,
                 version=permit.version,
+                sent=permit.sent,
             )
             scope.settlements.append(settlement)
             if scope.takes_along() and refusal is None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.bucket import Sent
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 
 
@@ -40,6 +41,8 @@ class Settlement:
     refusal: Refusal | None = None
     version: int = 0
     """Of the booking."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """From the booking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
             started_at_s=settlement.started_at_s,
         )
     if settlement.answered:
-        state.observe(settlement.stated, now_s)
+        state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
@@ -150,6 +153,17 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
             now_s=now_s,
         )
         state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
+
+
+def _sent(settlement: Settlement) -> Mapping[Dimension, Sent]:
+    """A refused call took of our bucket what it did not take of the one that refused it."""
+    if settlement.refusal is None:
+        return settlement.sent
+    return {
+        dimension: replace(sent, refused=settlement.actual.get(dimension, 0.0))
+        for dimension, sent in settlement.sent.items()
+        if dimension == settlement.refusal.dimension
+    }
 
 
 class MemoryState:
