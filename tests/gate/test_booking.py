@@ -188,6 +188,16 @@ def test_a_cost_that_leaves_no_reserve_comes_a_little_after_the_bucket_is_full(
     assert max(bucket.earliest_s(cost), LATER_S) == pytest.approx(LATER_S + after_full_s)
 
 
+def test_when_a_limit_rises_the_level_stays_and_when_it_falls_it_is_cut() -> None:
+    risen, fallen = a_bucket(full_at_s=6.0), a_bucket(full_at_s=6.0)
+
+    risen.regrade(30.0, 300.0, now_s=0.0)
+    fallen.regrade(1.0, 10.0, now_s=0.0)
+
+    assert (risen.level(0.0), risen.level(1.0)) == pytest.approx((40.0, 70.0))
+    assert fallen.level(0.0) == pytest.approx(10.0)
+
+
 def test_a_rounded_remaining_is_believed_at_the_top_of_its_rounding() -> None:
     bucket = Bucket(per_s=1000.0, depth=60_000.0)
 

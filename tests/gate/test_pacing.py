@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
+from evalve.gate.booking import ScopeState
 from evalve.gate.messages import Limit, Limits
 from evalve.testing import run_in_virtual_time
 from pacing_world import Provider, paced
@@ -60,3 +62,17 @@ def test_requests_larger_than_the_bucket_come_when_it_is_certainly_full(is_given
 
     assert provider.refused == 0
     assert ended_s < 1.07 * (35_000 - 2000) / 1000
+
+
+def test_a_limit_that_rises_is_used_without_a_burst_that_is_not_there() -> None:
+    provider = Provider(600, 1)
+
+    async def rising() -> tuple[ScopeState, float]:
+        asyncio.get_running_loop().call_later(6.0, provider.change, 1800)
+        return await paced(provider, Limits(), calls=[1.0] * 300, window=100)
+
+    state, ended_s = run_in_virtual_time(rising())
+
+    assert provider.refused == 0
+    assert state.buckets["requests"].per_s == 30.0
+    assert ended_s < 6.0 + 240 / 30 * 1.1

@@ -107,7 +107,7 @@ class ScopeState:
                 bucket = self.buckets[dimension] = Bucket(per_s, depth, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
-                bucket.reshape(per_s, depth, now_s)
+                bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
         if self.learnt is not None:
             self._hold_learnt(self.learnt.per_s * scale, now_s)

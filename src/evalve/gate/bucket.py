@@ -132,6 +132,15 @@ class Bucket:
         self.per_s, self.depth = per_s, depth
         self.full_at_s = now_s + taken / self.rate() if taken else self.full_at_s
 
+    def regrade(self, per_s: float, depth: float, now_s: float) -> None:
+        """Another limit: what is in the bucket stays, as far as it fits, and more comes at the new rate.
+
+        With what has been taken kept instead, a limit that rose gave leave to a burst that was not there.
+        """
+        level = self.level(now_s)
+        self.per_s, self.depth = per_s, depth
+        self.set_level(level, now_s)
+
     def compare(
         self,
         stated: Stated,
