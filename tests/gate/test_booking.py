@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalve.gate.booking import ScopeState
-from evalve.gate.bucket import Bucket
+from evalve.gate.bucket import Bucket, Sent
 from evalve.gate.messages import Cost, Dimension, Limit, Limits, Stated
 from evalve.gate.state import Refusal, Settlement, apply
 
@@ -112,12 +112,90 @@ def test_others_share_slows_the_refill_and_never_stops_it() -> None:
 # -- headers
 
 
-def test_a_lower_remaining_is_believed_at_once() -> None:
+def test_a_lower_remaining_is_believed_at_once_and_may_be_one_more_that_was_cut_off() -> None:
     bucket = a_bucket()
 
     bucket.compare(Stated(remaining=12.0), 0.0, now_s=LATER_S)
 
+    assert bucket.level(LATER_S) == pytest.approx(13.0)
+
+
+def test_where_others_use_the_key_a_remaining_is_believed_as_it_stands() -> None:
+    bucket = a_bucket(others_per_s=3.0)
+
+    bucket.compare(Stated(remaining=12.0), 0.0, now_s=LATER_S)
+
     assert bucket.level(LATER_S) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("remaining", [40.0, 59.0])
+def test_a_remaining_may_be_that_of_the_start_or_of_the_end_of_its_call(remaining: float) -> None:
+    bucket = a_bucket()
+    bucket.set_level(40.0, LATER_S)
+    bucket.seen_at_s = LATER_S
+
+    # two seconds ago, nothing was sent since, and the bucket has gained twenty
+    bucket.compare(Stated(remaining=remaining), 0.0, now_s=LATER_S + 2, sent=Sent(LATER_S, 0.0))
+
+    assert bucket.level(LATER_S + 2) == pytest.approx(60.0)
+    assert bucket.others_per_s == 0.0
+
+
+def test_what_was_sent_after_or_just_before_a_call_may_be_missing_from_its_remaining() -> None:
+    bucket = a_bucket(taken=70.0)
+    bucket.set_level(10.0, LATER_S)
+
+    # it was the thirtieth of fifty that were sent at once; twenty more have been sent since
+    bucket.compare(Stated(remaining=80.0), 0.0, now_s=LATER_S, sent=Sent(LATER_S - 1, 30.0, beside=29.0))
+
+    assert bucket.level(LATER_S) == pytest.approx(11.0)
+
+
+def test_a_call_that_is_refused_though_it_should_have_fitted_shows_others() -> None:
+    bucket = a_bucket(seen_at_s=LATER_S - 1)
+    bucket.set_level(5.0, LATER_S)
+
+    bucket.compare(Stated(remaining=0.0), 0.0, now_s=LATER_S, sent=Sent(LATER_S, 0.0, refused=1.0))
+
+    assert bucket.others_per_s == pytest.approx(1.5)
+    assert bucket.level(LATER_S) == pytest.approx(0.0)
+
+
+def test_others_are_forgotten_while_nothing_is_missing() -> None:
+    bucket = a_bucket(others_per_s=3.0, seen_at_s=LATER_S)
+    bucket.set_level(50.0, LATER_S + 60)
+    bucket.take(10.0, LATER_S + 60)
+
+    bucket.compare(Stated(remaining=45.0), 0.0, now_s=LATER_S + 60)
+
+    assert bucket.others_per_s == pytest.approx(1.82, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cost", "after_full_s"),
+    [
+        (200.0, 0.25),  # never more than the reserve of others
+        (100.0, 0.25),
+        (99.0, 0.15),  # what it leaves is reserve already
+        (97.0, 0.0),
+    ],
+)
+def test_a_cost_that_leaves_no_reserve_comes_a_little_after_the_bucket_is_full(
+    cost: float, after_full_s: float
+) -> None:
+    bucket = a_bucket(full_at_s=LATER_S, seen_at_s=0.0)
+
+    assert max(bucket.earliest_s(cost), LATER_S) == pytest.approx(LATER_S + after_full_s)
+
+
+def test_when_a_limit_rises_the_level_stays_and_when_it_falls_it_is_cut() -> None:
+    risen, fallen = a_bucket(full_at_s=6.0), a_bucket(full_at_s=6.0)
+
+    risen.regrade(30.0, 300.0, now_s=0.0)
+    fallen.regrade(1.0, 10.0, now_s=0.0)
+
+    assert (risen.level(0.0), risen.level(1.0)) == pytest.approx((40.0, 70.0))
+    assert fallen.level(0.0) == pytest.approx(10.0)
 
 
 def test_a_rounded_remaining_is_believed_at_the_top_of_its_rounding() -> None:
@@ -131,7 +209,7 @@ def test_a_rounded_remaining_is_believed_at_the_top_of_its_rounding() -> None:
 @pytest.mark.parametrize(
     ("ours", "after"),
     [
-        (80.0, 50.0),  # too high, even if all that is being written is charged
+        (80.0, 51.0),  # too high, even if all that is being written is charged
         (40.0, 40.0),  # it may be just right
         (15.0, 20.0),  # too low, even if nothing of it is
     ],

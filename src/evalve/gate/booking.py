@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, first_seen
+from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
 
@@ -20,6 +22,10 @@ AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
 LONGEST_TRUST_S = 600.0
 """Stated limits that were not repeated for this long are no longer held against a configured one."""
+REFUSALS = "refusals"
+"""The source of a limit that was neither configured nor stated."""
+LEARNT_BURST_S = 0.25
+"""How much of a learnt rate may come at once: what makes up for a busy event loop, and no more."""
 
 
 @dataclass(slots=True)
@@ -46,6 +52,8 @@ class Booking:
     """The binding dimension's rate."""
     under_ceiling: bool = False
     """Whether concurrent calls are limited, so that others may wait for this one to end."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """By bucket, for the comparison with what the answer will state."""
 
 
 @dataclass(slots=True)
@@ -65,6 +73,8 @@ class ScopeState:
     """How many calls may be in flight: what is configured, or less where refusals have shown it."""
     shown_concurrency: ShownCeiling | None = None
     """What refusals have shown."""
+    learnt: LearntRate | None = None
+    """Requests a second, where refusals have shown them and nobody states a limit."""
     ramp: tuple[float, float] | None = None
     """Share of the rates that is used since a ramp refusal, and since when."""
     ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
@@ -73,7 +83,7 @@ class ScopeState:
     """Raised when what is already booked must be booked again."""
     sources: dict[str, str] = field(default_factory=dict)
     begun: bool = False
-    """Whether anything was ever booked."""
+    """Whether anything was ever booked, or answered."""
     unlimited: bool = False
     """An answer came, and it stated no limit."""
 
@@ -97,10 +107,20 @@ class ScopeState:
                 bucket = self.buckets[dimension] = Bucket(per_s, depth, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
-                bucket.reshape(per_s, depth, now_s)
+                bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
+        if self.learnt is not None:
+            self._hold_learnt(self.learnt.per_s * scale, now_s)
         ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)
+
+    def _hold_learnt(self, per_s: float, now_s: float) -> None:
+        depth = max(per_s * LEARNT_BURST_S, 1.0)
+        bucket = self.buckets.get("requests")
+        if bucket is None:
+            bucket = self.buckets["requests"] = Bucket(per_s, depth, now_s, source=REFUSALS)
+        elif bucket.source == REFUSALS:
+            bucket.per_s, bucket.depth = per_s, depth  # who comes next goes when it would have gone
 
     def ramp_share(self, now_s: float) -> float:
         if self.ramp is None:
@@ -131,13 +151,17 @@ class ScopeState:
         self.begun = True
         held = self.holders.setdefault(holder, Holder())
         held.in_flight += 1
+        sent: dict[Dimension, Sent] = {}
         for dimension, amount in cost.items():
             if (bucket := self.buckets.get(dimension)) is not None:
                 bucket.take(amount, start_s)
+                sent[dimension] = Sent(start_s, bucket.taken, bucket.in_transit(start_s) - amount)
                 held.uncharged[dimension] = held.uncharged.get(dimension, 0.0) + amount
         if start_s > now_s + AS_GOOD_AS_SENT_S:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, self.version, dict(cost)))
+        if self.learnt is not None:
+            self.learnt.note_admitted(1, now_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
         return Booking(
             start_s,
@@ -146,12 +170,15 @@ class ScopeState:
             binding,
             per_s=bound.per_s if bound else 0.0,
             under_ceiling=self.concurrency is not None,
+            sent=sent,
         )
 
     def settle(self, booked: Cost, actual: Cost, holder: str, *, version: int, started_at_s: float) -> None:
         """Replace what was booked by what it took; also how a booking is given back."""
         if self.ahead and (started_at_s, version, booked) in self.ahead:
             self.ahead.remove((started_at_s, version, booked))
+        if self.learnt is not None and not actual:
+            self.learnt.note_admitted(-1, started_at_s)  # it has not gone
         held = self.holders.get(holder)
         if held is not None:
             held.in_flight = max(0, held.in_flight - 1)
@@ -210,12 +237,22 @@ class ScopeState:
 
     # -- feedback
 
-    def observe(self, stated: Mapping[Dimension, Stated], now_s: float) -> None:
-        """Take in what an answer's headers say."""
+    def observe(
+        self,
+        stated: Mapping[Dimension, Stated],
+        now_s: float,
+        sent: Mapping[Dimension, Sent] = MappingProxyType({}),
+    ) -> None:
+        """Take in what an answer's headers say; `sent` is from its booking."""
+        self.begun = True
         if not stated and not self.stated:
-            self.unlimited = True
+            self.unlimited = self.learnt is None
             return
         self.unlimited = False
+        if self.learnt is not None:  # headers know better
+            self.learnt = None
+            if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
+                del self.buckets["requests"]
         for dimension, one in stated.items():
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
@@ -228,7 +265,37 @@ class ScopeState:
             if dimension == "output_tokens":
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
-            bucket.compare(one, uncharged, now_s, ahead=ahead)
+            bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
+
+    def learn_rate(
+        self,
+        dimension: str | None,
+        served_per_s: float,
+        retry_after_s: float,
+        *,
+        booked_for_s: float | None,
+        now_s: float,
+    ) -> None:
+        """A refusal where neither a person nor a header has said what is too much.
+
+        `served_per_s` is what went through just before; `booked_for_s` is `None` for a call that nothing
+        held back: it tells nothing about the rate that others keep.
+        """
+        if self.stated or dimension == "ramp":
+            return
+        if self.learnt is None:
+            if self.buckets and (
+                dimension is None or dimension in self.buckets or "requests" in self.buckets
+            ):
+                return  # calls are held to a rate already
+            self.learnt = LearntRate.guessed(served_per_s, now_s, retry_after_s)
+            self.unlimited = False
+        elif booked_for_s is None:
+            self.learnt.guess_lower(served_per_s)
+        elif booked_for_s > self.learnt.refused_at_s:
+            self.learnt.note_admitted(-1, now_s)
+            self.learnt.refused(now_s, retry_after_s)
+        self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
 
     def penalise(self, dimension: str | None, retry_after_s: float, sent_at_s: float, now_s: float) -> None:
         """A refusal: nothing of that dimension before `retry_after_s`; once for all calls of one episode."""
@@ -283,6 +350,7 @@ class ScopeState:
                     b.slot_s,
                     b.sent,
                     b.sent_before,
+                    b.taken,
                 ]
                 for name, b in self.buckets.items()
             },
@@ -297,6 +365,7 @@ class ScopeState:
             "penalised": self.penalised_at_s,
             "concurrency": self.concurrency,
             "shown_concurrency": astuple(self.shown_concurrency) if self.shown_concurrency else None,
+            "learnt": astuple(self.learnt) if self.learnt else None,
             "ramp": self.ramp,
             "version": self.version,
             "ahead": self.ahead,
@@ -316,6 +385,7 @@ class ScopeState:
             penalised_at_s=plain["penalised"],
             concurrency=plain["concurrency"],
             shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
+            learnt=LearntRate(*learnt) if (learnt := plain.get("learnt")) else None,  # nor was there this
             ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
             version=plain["version"],
             ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],

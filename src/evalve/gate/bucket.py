@@ -18,6 +18,8 @@ RESERVE_S = 0.25
 a full bucket would have gained meanwhile is lost, while our arithmetic counts it."""
 MOST_RESERVED = 0.25
 """… but never more than this share of the bucket."""
+MARGIN_SHARE = 0.03
+"""Of the time that a cost takes to refill: waited besides where it leaves no reserve, for the same reason."""
 TRUSTED_AT_FIRST = 0.5
 """Share of a bucket that is used before an answer has confirmed it: the first calls open connections."""
 IN_TRANSIT_S = 0.25
@@ -25,8 +27,32 @@ IN_TRANSIT_S = 0.25
 not raised by it, or a burst of answers would each give leave to the same calls again."""
 DRIFT_S = 5.0
 """Over how long the use by others is averaged."""
+WHOLE = 1.0
+"""What remains is told in whole numbers, cut off: up to this much more is there."""
+FORGOTTEN_S = 120.0
+"""How fast others are forgotten while nothing is missing."""
+SUSPECTED_SHARE = 0.1
+"""Of the rate: from so much use by others on, a whole number is believed as it stands."""
+SUSPECTED_AT_ONCE = 0.15
+"""Of the rate, ascribed to others when a call is refused that should have fitted."""
+CERTAIN_GAP = 0.125
+"""… by more than what a call that comes a moment early lacks."""
 LEAST_SHARE = 0.05
 """However much others use, this share of the rate is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call whose answer says what remains."""
+
+    at_s: float
+    """Its start."""
+    taken: float
+    """What had been taken of the bucket in all, by then."""
+    beside: float = 0.0
+    """What was sent just before it, and may have arrived after it."""
+    refused: float = 0.0
+    """What it took of ours, and not of theirs."""
 
 
 @dataclass(slots=True)
@@ -51,6 +77,8 @@ class Bucket:
     sent: float = 0.0
     sent_before: float = 0.0
     """In the slot before."""
+    taken: float = 0.0
+    """In all: what was taken between two instants is their difference."""
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -65,11 +93,20 @@ class Bucket:
     def earliest_s(self, cost: float) -> float:
         """From when on the bucket holds `cost`; one larger than the bucket starts when it is full."""
         usable = self.usable()
-        short = min(cost, usable) - usable
-        return max(self.closed_until_s, self.full_at_s + short / self.rate())
+        if cost > usable:
+            return max(self.closed_until_s, self.full_at_s + self._margin_s(cost))
+        return max(self.closed_until_s, self.full_at_s + (cost - usable) / self.rate())
+
+    def _margin_s(self, cost: float) -> float:
+        """Beside what the cost leaves; none before answers have shown that the bucket is no deeper."""
+        if self.seen_at_s is None:
+            return 0.0
+        wanted_s = min(RESERVE_S, MARGIN_SHARE * cost / self.rate())
+        return max(0.0, wanted_s - max(0.0, self.depth - cost) / self.rate())
 
     def take(self, cost: float, start_s: float) -> None:
         self.full_at_s = max(self.full_at_s, start_s) + cost / self.rate()
+        self.taken += cost
         if start_s >= self.slot_s + IN_TRANSIT_S:
             self.sent_before = self.sent if start_s < self.slot_s + 2 * IN_TRANSIT_S else 0.0
             self.slot_s, self.sent = start_s, 0.0
@@ -90,46 +127,74 @@ class Bucket:
         self.full_at_s = now_s + (self.depth - min(level, self.depth)) / self.rate()
 
     def reshape(self, per_s: float, depth: float, now_s: float) -> None:
-        """Another rate or depth, with what has been taken kept."""
+        """The bucket is another than we thought: what has been taken is kept."""
         taken = max(0.0, self.full_at_s - now_s) * self.rate()
         self.per_s, self.depth = per_s, depth
         self.full_at_s = now_s + taken / self.rate() if taken else self.full_at_s
 
+    def regrade(self, per_s: float, depth: float, now_s: float) -> None:
+        """Another limit: what is in the bucket stays, as far as it fits, and more comes at the new rate.
+
+        With what has been taken kept instead, a limit that rose gave leave to a burst that was not there.
+        """
+        level = self.level(now_s)
+        self.per_s, self.depth = per_s, depth
+        self.set_level(level, now_s)
+
     def compare(
-        self, stated: Stated, uncharged: float, now_s: float, *, ahead: Sequence[tuple[float, float]] = ()
+        self,
+        stated: Stated,
+        uncharged: float,
+        now_s: float,
+        *,
+        ahead: Sequence[tuple[float, float]] = (),
+        sent: Sent | None = None,
     ) -> None:
         """Believe the provider, as far as it is certain what its answer means.
 
         Of what is `uncharged`, output that is being written, any part may be in `remaining` already: the
         level falls as if all were, and rises as if nothing were. (Less all of it, answers that take
         longer than the bucket is deep brought everything to a halt: 4 to 14 times the time, simulated.)
-        `ahead` is what is booked for later, by start: the comparison is made at the last of these.
+        `ahead` is what is booked for later, by start: the comparison is made at the last of these. `sent` is
+        the call that was answered: headers may tell the level at its start as well as that at its end.
         """
         if stated.remaining is None:
             return
+        sent = sent or Sent(now_s, self.taken)
+        since = max(0.0, self.taken - sent.taken)
+        unseen = max(self.in_transit(now_s), since + sent.beside - sum(amount for _, amount in ahead))
         if stated.remaining > self.depth:
             self.reshape(self.per_s, stated.remaining, now_s)
             self.depth_known = True
+            self.set_level(min(self.level(now_s), stated.remaining - unseen), now_s)
         at_s, theirs = now_s, stated.remaining + stated.rounding
         for start_s, amount in ahead:
             theirs = min(self.depth, theirs + (start_s - at_s) * self.rate()) - amount
             at_s = start_s
         ours = self.level(at_s)
-        since_s = now_s - self.seen_at_s if self.seen_at_s is not None else None
-        if since_s is not None and since_s > 0:
-            self._learn_drift(ours - theirs, since_s, now_s)
+        is_whole = stated.rounding == 0.0
+        is_shared = self.others_per_s > SUSPECTED_SHARE * self.per_s
+        gained = max(0.0, (now_s - sent.at_s) * self.rate() - since) if not sent.refused else 0.0
+        excess = ours - (theirs + (WHOLE if is_whole and not is_shared else 0.0) + gained - sent.refused)
+        lack = theirs - 2 * stated.rounding - uncharged - unseen - ours
+        if self.seen_at_s is not None and now_s > self.seen_at_s:
+            doubt = WHOLE / 2 if is_whole and is_shared and not sent.refused else 0.0
+            gap = max(0.0, excess - doubt) - max(0.0, lack)
+            self._learn_drift(gap, now_s - self.seen_at_s, now_s, was_refused=sent.refused > 0)
         self.seen_at_s = now_s
-        if theirs < ours:
-            self.set_level(theirs, at_s)
-            return
-        at_least = theirs - 2 * stated.rounding - uncharged - self.in_transit(now_s)
-        if at_least > ours:
-            self.set_level(min(at_least, ours + self.per_s), at_s)
+        if excess > 0:
+            self.set_level(ours - excess, at_s)
+        elif lack > 0:
+            self.set_level(ours + min(lack, self.per_s), at_s)
 
-    def _learn_drift(self, gap: float, since_s: float, now_s: float) -> None:
+    def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)
         sample = self.others_per_s + gap / max(since_s, 0.05)
         learnt = self.others_per_s + weight * (sample - self.others_per_s)
+        if was_refused and gap > CERTAIN_GAP:
+            learnt = max(learnt, self.others_per_s + SUSPECTED_AT_ONCE * self.per_s)
+        elif gap == 0.0:
+            learnt *= math.exp(-since_s / FORGOTTEN_S)
         taken = max(0.0, self.full_at_s - now_s) * self.rate()
         self.others_per_s = min(max(0.0, learnt), self.per_s * (1 - LEAST_SHARE))
         self.full_at_s = now_s + taken / self.rate() if taken else self.full_at_s
@@ -141,5 +206,6 @@ def first_seen(stated: Stated, per_s: float, now_s: float) -> Bucket:
     remaining = stated.remaining if stated.remaining is not None else assumed
     depth = max(assumed, remaining)
     bucket = Bucket(per_s, depth, now_s, depth_known=remaining > assumed, source="response headers")
+    bucket.seen_at_s = now_s
     bucket.set_level(min(remaining, depth * TRUSTED_AT_FIRST), now_s)
     return bucket

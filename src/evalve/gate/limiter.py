@@ -10,10 +10,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.booking import Booking
+from evalve.gate.bucket import Sent
 from evalve.gate.messages import Call, Cost, Dimension, Limits, Stated
 from evalve.gate.queueing import Hold, Pricing, Scope, Signal, Waiter, priced
 from evalve.gate.state import LimitState, Refusal, Settlement
@@ -43,6 +44,8 @@ class Permit:
     waited_s: float = 0.0
     version: int = 0
     """Of the booking."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """From the booking."""
 
 
 class Limiter:
@@ -74,10 +77,12 @@ class Limiter:
         if not scope.limited and (scope.known or not learns):
             with self._lock:
                 scope.in_flight += 1
+                scope.pace.add(1, asked_s)
             return Permit(scope.name, priced(cost), asked_s, booked=False)
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
+        scope.pace.add(1, booking.start_s)
         return Permit(
             scope.name,
             booking.cost,
@@ -85,6 +90,7 @@ class Limiter:
             booked=booking.version != UNBOOKED,
             waited_s=max(0.0, self._state.now_s() - asked_s),
             version=booking.version,
+            sent=booking.sent,
         )
 
     async def settle(
@@ -106,14 +112,19 @@ class Limiter:
                 scope.limited = True
             if not scope.limited:
                 return
+            if refusal is not None:
+                now_s = self._state.now_s()
+                scope.pace.add(-1, now_s)
+                refusal = replace(refusal, in_flight=scope.in_flight, served_per_s=scope.pace.per_s(now_s))
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},
                 started_at_s=permit.started_at_s,
                 stated=stated or {},
                 answered=stated is not None,
-                refusal=replace(refusal, in_flight=scope.in_flight) if refusal is not None else None,
+                refusal=refusal,
                 version=permit.version,
+                sent=permit.sent,
             )
             scope.settlements.append(settlement)
             if scope.takes_along() and refusal is None:
@@ -158,7 +169,7 @@ class Limiter:
     async def _entered(self, call: Call) -> Scope:
         limits = self._limits_for(call)
         configured = bool(limits.by_dimension) or limits.concurrency is not None
-        remembered = False if configured else bool((await self._state.peek(call.scope)).stated)
+        remembered = False if configured else await self._is_remembered(call.scope)
         with self._lock:
             return self._scopes.setdefault(
                 call.scope,
@@ -170,6 +181,10 @@ class Limiter:
                     under_ceiling=limits.concurrency is not None,
                 ),
             )
+
+    async def _is_remembered(self, scope: str) -> bool:
+        state = await self._state.peek(scope)
+        return bool(state.stated) or state.learnt is not None
 
     # -- queueing
 
@@ -221,6 +236,7 @@ class Limiter:
             while True:
                 if not scope.known:
                     await self._first_answer(scope)
+                    await self._look_again(scope)
                 booking = await self._booked(scope, me) if scope.limited else self._unlimited(scope, me)
                 if booking is not None and await self._reached(scope, booking):
                     return booking
@@ -305,6 +321,11 @@ class Limiter:
                 heard = scope.heard
             self._holds(scope, "first answer", now_s)
             await self._wait_for_news(scope, heard, PILOT_DOUBLES_EVERY_S)
+
+    async def _look_again(self, scope: Scope) -> None:
+        """While we waited for the first answer, another process may have been refused."""
+        if scope.known and not scope.limited:
+            scope.limited = await self._is_remembered(scope.name)
 
     async def _reached(self, scope: Scope, booking: Booking) -> bool:
         """Wait for the booked instant; false, with the booking given back, if limits changed meanwhile."""

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evalve.gate.booking import ScopeState
+from evalve.gate.booking import REFUSALS, ScopeState
 from evalve.gate.messages import Cost, Dimension, Limit, Limits
 
 HEADROOM = 1.25
@@ -228,7 +228,7 @@ def in_force(configured: Limits, learnt: ScopeState, now_s: float) -> Limits:
     limits = {
         dimension: Limit(bucket.per_s * 60, bucket.depth, bucket.source)
         for dimension, bucket in state.buckets.items()
-        if dimension in configured.by_dimension or dimension in state.stated
+        if dimension in configured.by_dimension or dimension in state.stated or bucket.source == REFUSALS
     }
     sources = [limit.source for limit in limits.values()]
     if configured.concurrency is not None:

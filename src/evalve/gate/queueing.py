@@ -72,6 +72,29 @@ def priced(cost: Pricing) -> Cost:
 
 
 @dataclass(slots=True)
+class Pace:
+    """How many calls a second were sent lately; cheap, for it counts every call."""
+
+    second_s: float = 0.0
+    sent: int = 0
+    sent_before: int = 0
+    """In the second before."""
+
+    def add(self, number: int, at_s: float) -> None:
+        if at_s >= self.second_s + 1.0:
+            self.sent_before = self.sent if at_s < self.second_s + 2.0 else 0
+            self.second_s, self.sent = at_s, 0
+        self.sent += number
+
+    def per_s(self, now_s: float) -> float:
+        """Over the last second or two."""
+        passed_s = now_s - self.second_s
+        if self.sent_before:
+            return max(0, self.sent + self.sent_before) / (1.0 + passed_s)
+        return max(0, self.sent) / max(1.0, passed_s)
+
+
+@dataclass(slots=True)
 class Scope:
     """One scope as this process sees it. Everything in it is guarded by the limiter's lock."""
 
@@ -84,6 +107,7 @@ class Scope:
     """Whether it is known if there are limits, because some are configured or an answer came."""
     limited: bool = False
     in_flight: int = 0
+    pace: Pace = field(default_factory=Pace)
     pilot_began_s: float | None = None
     heard: int = 0
     """How often there was news: a call that ended, or a place that another process left."""

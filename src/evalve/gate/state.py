@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from evalve.gate.booking import Booking, ScopeState
+from evalve.gate.bucket import Sent
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 
 
@@ -23,6 +24,8 @@ class Refusal:
     retry_after_s: float
     in_flight: int = 0
     """Calls of the same process that went on; those that were never booked are known to it alone."""
+    served_per_s: float = 0.0
+    """What of the same process went through just before, the refused not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Settlement:
     refusal: Refusal | None = None
     version: int = 0
     """Of the booking."""
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
+    """From the booking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +140,30 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
             started_at_s=settlement.started_at_s,
         )
     if settlement.answered:
-        state.observe(settlement.stated, now_s)
+        state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
+        state.learn_rate(
+            refusal.dimension,
+            refusal.served_per_s,
+            refusal.retry_after_s,
+            booked_for_s=settlement.started_at_s if settlement.booked else None,
+            now_s=now_s,
+        )
         state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
+
+
+def _sent(settlement: Settlement) -> Mapping[Dimension, Sent]:
+    """A refused call took of our bucket what it did not take of the one that refused it."""
+    if settlement.refusal is None:
+        return settlement.sent
+    return {
+        dimension: replace(sent, refused=settlement.actual.get(dimension, 0.0))
+        for dimension, sent in settlement.sent.items()
+        if dimension == settlement.refusal.dimension
+    }
 
 
 class MemoryState:

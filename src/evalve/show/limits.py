@@ -13,6 +13,8 @@ from evalve.show.tables import Column, shortened, table, visible, width_of
 
 STATED = "response headers"
 """The source of what nobody configured."""
+SHOWN = "refusals"
+"""The source of what nobody stated either."""
 _INDENT = "  "
 _LEAST_SHOWN_SHARE = 0.01
 """Of a limit: less than this by others is what rounding in headers looks like."""
@@ -143,6 +145,8 @@ def _sources(limits: Sequence[LimitNow]) -> list[str]:
 def _said_by(source: str) -> str:
     if source in ("", "configured"):
         return "configured"
+    if source == SHOWN:
+        return "learnt from refusals"
     return source if source == STATED else f"configured by {source}"
 
 

@@ -1,0 +1,192 @@
+"""A rate learnt from refusals: by tables, in a scope's state, and against a provider that states none."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalve.gate.booking import REFUSALS, ScopeState
+from evalve.gate.learnt_rate import LearntRate
+from evalve.gate.messages import Cost, Limit, Limits, Stated
+from evalve.gate.state import Refusal, Settlement, apply
+from evalve.testing import run_in_virtual_time
+from pacing_world import Provider, paced
+
+ONE: Cost = {"requests": 1}
+
+
+def a_rate(per_s: float = 10.0, refused_per_s: float | None = None) -> LearntRate:
+    """Resumed at 100 s, a second after it was refused."""
+    return LearntRate(per_s, 99.0, 100.0, refused_per_s, stepped_at_s=100.0)
+
+
+def used_for(rate: LearntRate, seconds: float, *, share: float = 1.0, from_s: float = 100.0) -> None:
+    """Calls go out at the rate, or at a share of it."""
+    now_s = from_s
+    while now_s < from_s + seconds:
+        now_s += 1 / (rate.per_s * share)
+        rate.note_admitted(1, now_s)
+
+
+# -- the rate
+
+
+def test_of_a_burst_the_last_refusal_tells_how_many_were_served() -> None:
+    rate = LearntRate.guessed(49.0, 0.0, 1.0)
+
+    for served in (48.0, 30.0, 5.0):
+        rate.guess_lower(served)
+
+    assert rate.per_s == 5.0
+
+
+def test_however_little_was_served_something_is_tried() -> None:
+    assert LearntRate.guessed(0.0, 0.0, 1.0).per_s == 0.5
+
+
+def test_what_was_served_between_two_refusals_is_the_rate_and_less_is_used_at_first() -> None:
+    rate = a_rate(40.0)
+    rate.note_admitted(30, 101.0)
+
+    rate.refused(102.0, 1.0)  # 30 in the three seconds since
+
+    assert (rate.refused_per_s, rate.per_s) == (10.0, 8.5)
+
+
+def test_a_refusal_long_after_is_not_believed_to_leave_less_than_most() -> None:
+    rate = a_rate(10.0, refused_per_s=10.0)
+
+    rate.refused(200.0, 1.0)
+
+    assert rate.refused_per_s == pytest.approx(8.5)
+
+
+def test_it_grows_fast_until_the_rate_itself_was_refused() -> None:
+    rate = a_rate(1.0)
+
+    used_for(rate, 8.0)
+
+    assert 8.0 < rate.per_s < 20.0
+
+
+def test_it_stops_near_the_rate_that_was_refused_and_tries_more_after_a_while() -> None:
+    rate = a_rate(8.5, refused_per_s=10.0)
+
+    used_for(rate, 8.0)
+    near = rate.per_s
+    used_for(rate, 3.0, from_s=112.0)
+    used_for(rate, 4.0, from_s=115.0)
+
+    assert near == 9.5
+    assert rate.per_s > 10.0
+
+
+def test_when_more_was_refused_again_it_stays_twice_as_long() -> None:
+    rate = a_rate(10.1, refused_per_s=10.0)
+
+    rate.refused(120.0, 1.0)
+    once = rate.stay
+    rate.per_s = 1.01 * (rate.refused_per_s or 0.0)
+    rate.refused(160.0, 1.0)
+
+    assert (once, rate.stay) == (2, 4)
+
+
+def test_where_little_is_called_for_it_does_not_grow() -> None:
+    rate = a_rate(5.0)
+
+    used_for(rate, 60.0, share=0.3)
+
+    assert rate.per_s == 5.0
+
+
+# -- in a scope
+
+
+def refused(
+    state: ScopeState, at_s: float, *, served_per_s: float, booked_for_s: float | None = None
+) -> None:
+    settlement = Settlement(
+        {} if booked_for_s is None else ONE,
+        {} if booked_for_s is None else ONE,
+        at_s if booked_for_s is None else booked_for_s,
+        {},
+        True,
+        Refusal(None, 2.0, served_per_s=served_per_s),
+        version=state.version,
+    )
+    apply(state, Limits(), [settlement], [], holder="me", now_s=at_s, horizon_s=0.0)
+
+
+def test_after_a_refusal_that_states_no_limit_calls_go_out_one_by_one() -> None:
+    state = ScopeState()
+    refused(state, 10.0, served_per_s=5.0)
+
+    bookings = apply(state, Limits(), [], [ONE] * 4, holder="me", now_s=10.1, horizon_s=float("inf"))
+
+    assert [one.start_s for one in bookings] == pytest.approx([12.0, 12.2, 12.4, 12.6])
+    assert state.buckets["requests"].source == REFUSALS
+    assert not state.unlimited
+
+
+def test_all_refusals_of_one_episode_lower_the_rate_once() -> None:
+    state = ScopeState()
+    refused(state, 10.0, served_per_s=10.0)
+    apply(state, Limits(), [], [ONE] * 20, holder="me", now_s=12.0, horizon_s=float("inf"))
+
+    refused(state, 14.0, served_per_s=10.0, booked_for_s=13.9)
+    once = state.buckets["requests"].per_s
+    refused(state, 14.1, served_per_s=10.0, booked_for_s=13.95)
+
+    assert once == pytest.approx(0.85 * 19 / 4)
+    assert state.buckets["requests"].per_s == once
+
+
+def test_as_soon_as_headers_state_a_limit_it_holds_instead() -> None:
+    state = ScopeState()
+    refused(state, 10.0, served_per_s=5.0)
+
+    state.observe({"requests": Stated(per_minute=6000, remaining=50)}, 20.0)
+    state.hold(Limits(), 20.0)
+
+    assert state.learnt is None
+    assert (state.buckets["requests"].per_s, state.buckets["requests"].source) == (100.0, "response headers")
+
+
+def test_nothing_is_learnt_where_a_limit_is_configured() -> None:
+    state = ScopeState()
+    configured = Limits({"requests": Limit(600)})
+    state.hold(configured, 0.0)
+
+    refused(state, 10.0, served_per_s=1.0, booked_for_s=9.9)
+
+    assert (state.learnt, state.buckets["requests"].per_s) == (None, 10.0)
+
+
+def test_it_is_the_same_after_it_was_stored_and_rows_from_before_can_be_read() -> None:
+    state = ScopeState()
+    refused(state, 10.0, served_per_s=5.0)
+    plain = state.to_plain()
+    older = {name: value for name, value in plain.items() if name != "learnt"}
+
+    assert ScopeState.from_plain(plain) == state
+    assert ScopeState.from_plain(older).learnt is None
+
+
+# -- against a provider
+
+
+@pytest.mark.parametrize("per_minute", [60, 300])
+@pytest.mark.parametrize("depth_s", [1, 60])
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("latency_s", [0.02, 3.0])
+def test_where_refusals_state_no_limit_few_follow_and_most_of_the_rate_is_used(
+    per_minute: int, depth_s: int, processes: int, latency_s: float
+) -> None:
+    provider = Provider(per_minute, depth_s, states=False, latency_s=latency_s)
+
+    run_in_virtual_time(paced(provider, Limits(), until_s=180.0, processes=processes, window=60))
+
+    begun_s = min(at_s for at_s, is_served in provider.seen if not is_served) + 1.0
+    later = [is_served for at_s, is_served in provider.seen if begun_s < at_s <= 180.0]
+    assert later.count(False) / len(later) < 0.05
+    assert later.count(True) >= 0.8 * per_minute / 60 * (180.0 - begun_s)
