@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -452,10 +452,8 @@ async def test_a_function_may_return_a_generator_that_it_began() -> None:
     "make",
     [
         lambda: csv.reader([]),
+        lambda: csv.DictReader([]),
         lambda: io.StringIO(""),
-        lambda: islice(PAIRS, 0),
-        lambda: zip(io.StringIO(""), "abc"),  # noqa: B905 - of different lengths
-        lambda: Countdown(0),
     ],
 )
 def test_peeking_finds_an_iterator_that_is_at_its_end(make: Callable[[], Any]) -> None:
@@ -464,30 +462,42 @@ def test_peeking_finds_an_iterator_that_is_at_its_end(make: Callable[[], Any]) -
 
 
 async def test_the_row_that_was_peeked_at_is_not_lost() -> None:
-    iterator = Countdown(3)
-    source = dataset(iterator)
+    source = dataset(csv.reader(["1,2", "3,4"]))
 
     source.peek()
     source.peek()
 
-    assert iterator.left == 2
     samples = await pull_all(source.open(None))
-    assert [sample.values["answer"] for sample in samples] == ["8", "6", "4"]
+    assert [sample.values["answer"] for sample in samples] == ["2", "4"]
 
 
 def test_peeking_finds_a_first_row_that_lacks_a_column() -> None:
-    with pytest.raises(
-        DeclarationError, match=r"^eval_x.py:12: row 1 of Countdown has 2 values, where the 3"
-    ):
-        dataset(Countdown(1), ("a", "b", "c")).peek()
+    with pytest.raises(DeclarationError, match=r"^eval_x.py:12: row 1 of \w+ has 2 values, where the 3"):
+        dataset(csv.reader(["1,2"]), ("a", "b", "c")).peek()
 
 
-def test_peeking_finds_an_iterator_that_raises() -> None:
-    with pytest.raises(DeclarationError, match=r"^eval_x.py:12: reading row 1 of islice raised ZeroDivision"):
-        dataset(islice((1 // n for n in [0]), 1), ("n",)).peek()
+class Restarting:
+    """Begins anew whenever somebody iterates, as many loaders do."""
+
+    def __iter__(self) -> Restarting:
+        self._left = iter(PAIRS)
+        return self
+
+    def __next__(self) -> tuple[str, str]:
+        return next(self._left)
 
 
-def test_peeking_reads_nothing_where_it_is_known_that_there_are_rows() -> None:
+async def test_an_iterator_of_ones_own_is_only_read_by_the_run() -> None:
+    loader = Restarting()
+    source = dataset(loader)
+
+    source.peek()
+    list(loader)
+
+    assert len(await pull_all(source.open(None))) == len(PAIRS)
+
+
+def test_peeking_reads_nothing_that_could_cost_something() -> None:
     read: list[int] = []
 
     def note(row: int) -> int:
@@ -497,6 +507,7 @@ def test_peeking_reads_nothing_where_it_is_known_that_there_are_rows() -> None:
     dataset(map(note, [1]), ("n",)).peek()
     dataset((note(n) for n in [1]), ("n",)).peek()
     dataset(lambda: note(1), ("n",)).peek()
+    dataset(filter(note, itertools.count()), ("n",)).peek()
 
     assert read == []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalve.contracts import Rows
 from evalve.declare.ids import SampleIds, Unnamed, content_hash
-from evalve.declare.iterators import has_rows_left, is_one_shot
+from evalve.declare.iterators import has_rows_left, is_one_shot, is_plain_reader
 from evalve.declare.pulling import (
     Kept,
     Pull,
@@ -77,14 +77,12 @@ class Dataset:
         return is_one_shot(self._source)
 
     def peek(self) -> None:
-        """Raise `DeclarationError` if an iterator is at its end, or if its first row does not fit.
+        """Raise `DeclarationError` if an open file or a CSV reader is at its end, or its first row misfits.
 
-        A row is read only where nothing else tells, and is not lost. What has to be awaited is not read.
+        That row is not lost. Of other iterators none is read: that may call a model, or never end.
         """
         source = self._source
-        if self._peeked or self._is_opened or not hasattr(type(source), "__next__"):
-            return
-        if has_rows_left(source) is not None:
+        if self._peeked or self._is_opened or not is_plain_reader(source):
             return
         try:
             self._peeked = [self._first_of(source)]

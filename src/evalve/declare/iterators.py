@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 from operator import length_hint
 from typing import Any
 
@@ -10,6 +12,14 @@ from typing import Any
 def is_one_shot(source: Any) -> bool:
     """Whether the source is an iterator, which can be gone through only once."""
     return hasattr(type(source), "__next__") or hasattr(type(source), "__anext__")
+
+
+def is_plain_reader(source: Any) -> bool:
+    """Whether reading a row of it costs nothing and calls nobody's code: an open file, a CSV reader."""
+    return isinstance(source, _READERS)
+
+
+_READERS = (io.IOBase, csv.DictReader, type(csv.reader(())))
 
 
 def is_finished(source: Any) -> bool:
