@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from evalve.options import Options, Threshold
 from evalve.records import Record, Sample, Score, Status
@@ -101,6 +101,15 @@ class Known:
     row_hash: int | None = None
 
 
+class Placed(NamedTuple):
+    """A sample, with all its repeats, and where it stands in the dataset."""
+
+    sample_id: str
+    place: int
+    row_hash: int | None = None
+    """Of the row that stands there; what was recorded of another row has no place any more."""
+
+
 @dataclass(slots=True)
 class RecordDraft:
     """A record as the runner hands it to the store: texts that are already JSON stay so."""
@@ -139,7 +148,7 @@ class Store(Protocol):
     # running
     def open_evaluation(self, spec: EvaluationSpec) -> int: ...
     def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]: ...
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None: ...
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
     def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]: ...
     def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, Known, RecordDraft, RunInfo, Store
+from evalve.contracts import EvaluationSpec, Known, Placed, RecordDraft, RunInfo, Store
 from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Failure, Sample, Score, Try
 from evalve.storage import open_store
@@ -191,7 +191,7 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
     assert list(store.sample_ids(evaluation_id)) == [["s1"]]
     assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "failed"
 
-    store.reindex(evaluation_id, [("s3", 7)])
+    store.reindex(evaluation_id, [Placed("s3", 7)])
 
     assert store.counts(evaluation_id) == (3, 0)
     (info,) = store.evaluations("exp")
@@ -392,7 +392,7 @@ def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) 
         a_draft(evaluation_id, "s2", index=1),
     )
 
-    store.reindex(evaluation_id, [("s1", 1), ("s2", 0)])
+    store.reindex(evaluation_id, [Placed("s1", 1), Placed("s2", 0)])
     commit(store, a_draft(evaluation_id, "s3", index=2))
 
     (info,) = store.evaluations("exp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sqlite3
 
@@ -240,6 +241,60 @@ def test_a_row_that_has_changed_under_its_id_runs_again_and_the_summary_says_so(
     assert "  1 row has changed since it was recorded and runs again" in corrected.summary
     assert "nothing was left to run" in again.out
     assert project.values("x") == {"eval_numbers": [True, True, True, True]}
+
+
+CHECKED = """
+    import json
+    from pathlib import Path
+    from evalve import foreach
+
+    @foreach("question,answer", lambda: json.loads(Path("rows.json").read_text()))
+    def eval_checked(question, answer):
+        return question == answer
+"""
+
+
+STOPPED = """
+    def stopped(question):
+        if question == 2:
+            raise KeyboardInterrupt
+"""
+
+
+def test_what_a_changed_row_gave_before_counts_no_more_not_even_its_further_repeats(project: Project) -> None:
+    def rows(answer: int) -> None:
+        (project.folder / "rows.json").write_text(json.dumps([{"id": 1, "question": 1, "answer": answer}]))
+
+    project.write("eval_checked.py", CHECKED)
+    rows(1)
+    assert project.pytest("--experiment", "x", "--repeat", "3").code == 0
+
+    rows(2)
+    once = project.pytest("--experiment", "x", "--fail-under", "accuracy=0.5")
+    assert once.outcomes == {"failed": 1}
+    assert project.values("x") == {"eval_checked": [False]}
+
+    assert project.pytest("--experiment", "x", "--repeat", "3").code == 0
+    assert project.values("x") == {"eval_checked": [False, False, False]}
+
+
+def test_changed_rows_that_an_interrupted_run_did_not_reach_are_not_done(project: Project) -> None:
+    def rows(off: int) -> None:
+        made = [{"id": n, "question": n, "answer": n + off} for n in range(4)]
+        (project.folder / "rows.json").write_text(json.dumps(made))
+
+    project.write("eval_checked.py", CHECKED)
+    rows(0)
+    assert project.pytest("--experiment", "x").code == 0
+
+    rows(1)
+    interrupting = CHECKED.replace("return question", "return stopped(question) or question")
+    project.write("eval_checked.py", interrupting + STOPPED)
+    ended = project.pytest("--experiment", "x", "--accept-changes")
+
+    assert ended.code == 2
+    assert project.values("x") == {"eval_checked": [False, False]}
+    assert "complete" not in project.evalve("list").out
 
 
 def test_removed_rows_count_again_when_they_come_back(project: Project) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, RecordDraft
+from evalve.contracts import EvaluationSpec, Placed, RecordDraft
 from evalve.errors import StorageError
 from evalve.records import Sample
 from evalve.storage.database import FileDatabase, MemoryDatabase
@@ -134,7 +134,7 @@ def test_new_places_that_cannot_be_stored_are_logged(caplog: pytest.LogCaptureFi
     database = FlakyDatabase()
     database.full = True
 
-    InlineWriter(database).reindex(1, [("a", 0)])
+    InlineWriter(database).reindex(1, [Placed("a", 0)])
 
     assert "the disk is full" in caplog.text
     database.close()

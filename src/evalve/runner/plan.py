@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
-from evalve.contracts import Rows, Store
+from evalve.contracts import Placed, Rows, Store
 from evalve.records import Sample
 
 CHUNK_IN_MEMORY = 256
@@ -96,14 +96,19 @@ class Plan:
             has_changed = False
             for repeat in range(self._repeat):
                 was = known.get((sample.id, repeat)) if known else None
-                if was is not None and was.index != sample.index:
-                    moved.append((sample.id, sample.index))
-                if was is None or was.status == "failed":
+                if was is None:
                     attempts.append(Attempt(sample, repeat))
-                    self.failed_before += was is not None
-                elif was.row_hash != sample.row_hash and None not in (was.row_hash, sample.row_hash):
+                    continue
+                is_other_row = was.row_hash != sample.row_hash and None not in (
+                    was.row_hash,
+                    sample.row_hash,
+                )
+                has_changed = has_changed or is_other_row
+                if is_other_row or was.index != sample.index:
+                    moved.append(Placed(sample.id, sample.index, sample.row_hash))
+                if is_other_row or was.status == "failed":
                     attempts.append(Attempt(sample, repeat))
-                    has_changed = True
+                    self.failed_before += was.status == "failed" and not is_other_row
                 else:
                     self.skipped += 1
             self.rows_changed += has_changed

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from evalve.contracts import RecordDraft
+from evalve.contracts import Placed, RecordDraft
 from evalve.jsontext import from_json, to_json
 from evalve.storage.database import Database
 from evalve.storage.keys import Keys
-from evalve.storage.schema import UPDATE_RECORD, insert_records
+from evalve.storage.schema import NOWHERE, UPDATE_RECORD, insert_records
 
 _ROWS_PER_STATEMENT = (64, 16, 4, 1)
 """Fixed sizes, so that statements stay prepared. Each statement is one step: the interpreter lock is
@@ -40,15 +40,18 @@ class Inserts:
             self._keys.clear()
             raise
 
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
-        """Give samples, with all their repeats, their new places in the dataset."""
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
+        """Give samples, with all their repeats, their new places; what another row gave loses its own."""
         try:
             with self._database.writing() as connection:
                 self._keys.merge(connection, evaluation_id)
                 connection.executemany(
-                    "UPDATE records SET idx = ? WHERE id IN"
+                    f"UPDATE records SET idx = CASE WHEN row_hash <> ? THEN {NOWHERE} ELSE ? END WHERE id IN"
                     " (SELECT record_id FROM record_keys WHERE evaluation_id = ? AND sample_id = ?)",
-                    [(index, evaluation_id, cleaned(sample_id)) for sample_id, index in places],
+                    [
+                        (placed.row_hash, placed.place, evaluation_id, cleaned(placed.sample_id))
+                        for placed in places
+                    ],
                 )
         except BaseException:
             self._keys.clear()

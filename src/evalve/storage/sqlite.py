@@ -14,6 +14,7 @@ from evalve.contracts import (
     EvaluationSpec,
     ExperimentInfo,
     Known,
+    Placed,
     RecordDraft,
     RunInfo,
 )
@@ -76,7 +77,7 @@ class SqliteStore:
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_known(connection, evaluation_id, keys, self._known_keys)
 
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         self._writer.reindex(evaluation_id, places)
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
@@ -88,7 +89,7 @@ class SqliteStore:
 
     def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
         """Keep samples without counting them, until they are given a place in the dataset again."""
-        self._writer.reindex(evaluation_id, [(sample_id, NOWHERE) for sample_id in sample_ids])
+        self._writer.reindex(evaluation_id, [Placed(sample_id, NOWHERE) for sample_id in sample_ids])
         self._writer.flush()
 
     def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from evalve.contracts import CommitSink, RecordDraft
+from evalve.contracts import CommitSink, Placed, RecordDraft
 from evalve.errors import StorageError
 from evalve.storage.database import Database
 from evalve.storage.inserts import Inserts, cleaned_draft
@@ -35,7 +35,7 @@ class Writer(Protocol):
     """Takes what is to be written, in order."""
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None: ...
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ class InlineWriter:
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
         self._commits.add([(draft, sink)])
 
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         self._commits.reindex(_Reindex(evaluation_id, places))
 
     def flush(self) -> None:
@@ -75,7 +75,7 @@ class ThreadWriter:
             self._start()
         self._queue.put((draft, sink))
 
-    def reindex(self, evaluation_id: int, places: Sequence[tuple[str, int]]) -> None:
+    def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         if self._pid != os.getpid():
             self._start()
         self._queue.put(_Reindex(evaluation_id, tuple(places)))
@@ -112,7 +112,7 @@ class ThreadWriter:
 @dataclass(frozen=True, slots=True)
 class _Reindex:
     evaluation_id: int
-    places: Sequence[tuple[str, int]]
+    places: Sequence[Placed]
 
 
 @dataclass(frozen=True, slots=True)
