@@ -125,3 +125,15 @@ async def test_the_reason_comes_when_the_last_call_has_been_paid() -> None:
     assert {str(error)[:55] for error in outcomes[2:]} == {
         "the budget of 1 USD is used up (0.8000 USD spent): anot"
     }
+
+
+@virtually
+async def test_what_was_set_aside_for_an_answer_that_states_nothing_is_spent() -> None:
+    account = Account(1.0)
+    for _ in range(2):
+        await account.budget.reserve(0.4, is_bound=True)
+        account.budget.keep(0.4)
+        account.budget.release(0.4)
+
+    with pytest.raises(BudgetSpent, match=r"0\.8000 USD spent"):
+        await account.budget.reserve(0.4, is_bound=True)

@@ -22,6 +22,8 @@ class Budget:
         self._lock = threading.Lock()
         self._calls = 0
         self._under_way_usd = 0.0
+        self._unstated_usd = 0.0
+        """Set aside for answers that did not say what they took."""
         self._ended: Future[None] | None = None
         """Where somebody waits for a call to end."""
 
@@ -43,11 +45,16 @@ class Budget:
         if ended is not None:
             ended.set_result(None)
 
+    def keep(self, usd: float) -> None:
+        """An answer does not say what it took: what was set aside for it counts as spent."""
+        with self._lock:
+            self._unstated_usd += usd
+
     def _reserved(self, usd: float, is_bound: bool) -> Future[None] | None:
         """`None` where there was room; else what to wait for."""
         with self._lock:
             if self.limit_usd is not None:
-                spent_usd = self._spent_usd()
+                spent_usd = self._spent_usd() + self._unstated_usd
                 left_usd = self.limit_usd - spent_usd
                 if left_usd <= 0 or usd > left_usd - self._under_way_usd:
                     if self._calls:

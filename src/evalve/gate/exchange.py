@@ -6,6 +6,7 @@ run on the caller's loop; what they share is the process's, and any thread and l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from evalve.gate.state import Refusal
 
 UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -87,6 +90,8 @@ class Gate:
         self._meter = meter
         self._clock = clock
         self._budget = Budget(meter.spent_usd)
+        self._unpriced: set[str] = set()
+        """Models of which it was told that their price is unknown."""
 
     @property
     def budget_usd(self) -> float | None:
@@ -309,6 +314,7 @@ class Gate:
             self._meter.used(call, usage, errand.sample)
         elif problem is None:
             self._meter.used_unknown(errand.sample)
+            self._budget.keep(errand.reserved_usd)
         if problem is None:
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
@@ -355,7 +361,11 @@ class Gate:
             is_bound = most is not None
             expected = most or self._estimates.expected(errand.call, errand.group)
             usage = Usage(round(expected.input_tokens), round(expected.output_tokens))
-            errand.reserved_usd = self._meter.price_usd(errand.call, usage) or 0.0
+            price_usd = self._meter.price_usd(errand.call, usage)
+            if price_usd is None and errand.call.model not in self._unpriced:
+                self._unpriced.add(errand.call.model)
+                _LOG.warning("the budget does not hold for %s: its price is unknown", errand.call.model)
+            errand.reserved_usd = price_usd or 0.0
         try:
             await self._budget.reserve(errand.reserved_usd, is_bound=is_bound)
         except BudgetSpent as error:
