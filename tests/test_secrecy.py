@@ -6,7 +6,7 @@ import pprint
 
 import pytest
 
-from evalve.secrecy import Environment, Secret, discreet, discreet_headers, without_credentials
+from evalve.secrecy import Environment, Secret, discreet, discreet_headers, without_credentials, without_keys
 
 
 def test_a_secret_does_not_show_itself() -> None:
@@ -57,3 +57,22 @@ def test_headers_that_may_hold_a_key_are_secret() -> None:
 
     assert headers == {"content-type": "application/json", "X-Gateway": "4711"}
     assert repr(headers) == "{'content-type': 'application/json', 'X-Gateway': '***'}"
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "shown"),
+    [
+        ("KEY = 'sk-ant-LITERAL5551212'", "function f", "KEY = '***'"),
+        ("'plain text of a key'", "constant API_KEY", "'***'"),
+        ("ask(api_key='plainkey-77')", "function f", "ask(api_key='***')"),
+        ("{'token': 'abcdefghij'}", "constant HEADERS", "{'token': '***'}"),
+        ("ask('sk-proj-abcdefghijkl')", "function f", "ask('***')"),
+        ("'http://carol:pw@h/v1?token=QUERY&n=1'", "constant URL", "'http://***@h/v1?token=***&n=1'"),
+        ("answer_key = 'the long answer'", "constant answer_key", "answer_key = 'the long answer'"),
+        ("['important', 'relevant words']", "constant KEYWORDS", "['important', 'relevant words']"),
+        ("row['key'] == 'answer'", "function f", "row['key'] == 'answer'"),
+        ("'how many tokens are there?'", "constant PROMPT", "'how many tokens are there?'"),
+    ],
+)
+def test_code_is_recorded_without_keys(code: str, name: str, shown: str) -> None:
+    assert without_keys(code, name) == shown

@@ -35,6 +35,15 @@ _USER_WITHOUT_SCHEME = re.compile(r"[^\s/@?#]+:[^\s/@?#]*@")
 _AFTER_PATH = re.compile(r"([?#])\S+")
 
 
+_KEY = re.compile(r"\b(?:sk|pk|rk|ghp|gho|hf|xox[a-z]|AKIA|AIza)[-_]?[A-Za-z0-9_-]{12,}")
+_KEY_IN_URL = re.compile(r"(?<=[?&])((?:api_?)?key|token|secret|password)=[^\s&'\"]+", re.IGNORECASE)
+_OF_A_KEY = r"(?:\b|\w*_)(?:api_?key|access_?key|secret_?key|secret|token|password)"
+_NAMED_KEY = re.compile(rf"({_OF_A_KEY}['\"]?\s*[=:]\s*)('[^']{{8,}}'|\"[^\"]{{8,}}\")", re.IGNORECASE)
+_KEYS_NAME = re.compile(rf"^(?:{_OF_A_KEY}|key)$", re.IGNORECASE)
+"""Not every name with `key` in it: `KEYWORDS` and `answer_key` belong to the evaluation."""
+_LITERAL = re.compile(r"'[^']{8,}'|\"[^\"]{8,}\"")
+
+
 class Secret(str):
     """A text that goes where it must as it is, and shows itself as something else.
 
@@ -100,3 +109,12 @@ def discreet_headers(headers: Mapping[str, str]) -> dict[str, str]:
         name: value if str(name).lower() in _PUBLIC_HEADERS else secret(value)
         for name, value in headers.items()
     }
+
+
+def without_keys(code: str, name: str = "") -> str:
+    """Source text without what looks like a key in it, or is named like one."""
+    if _KEYS_NAME.search(name.rpartition(" ")[2]):
+        code = _LITERAL.sub(repr(MASK), code)
+    code = _NAMED_KEY.sub(rf"\g<1>{MASK!r}", code)
+    code = _KEY_IN_URL.sub(rf"\g<1>={MASK}", code)
+    return _KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", code))

@@ -17,6 +17,7 @@ from typing import Any
 
 from evalve.declare.bindings import Binding, FunctionNode, bare, bindings, names_read
 from evalve.declare.captured import captured_functions, is_beside, unwrapped
+from evalve.secrecy import without_keys
 
 METHOD = "2"
 """How the parts are made. Records made otherwise cannot be compared, and so are not called changed."""
@@ -25,11 +26,22 @@ METHOD = "2"
 def fingerprint(
     function: Callable[..., Any], columns: tuple[str, ...], captured: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Part name → normalised source text; `captured` is what the function captured when it was declared."""
+    """Part name → normalised source text; `captured` is what the function captured when it was declared.
+
+    It is recorded, so keys are left out: another key is no other evaluation.
+    """
+    return {
+        part: without_keys(text, part) for part, text in _parts(function, columns, captured or {}).items()
+    }
+
+
+def _parts(
+    function: Callable[..., Any], columns: tuple[str, ...], captured: Mapping[str, str]
+) -> dict[str, str]:
     name = getattr(function, "__name__", "")
     wrappers, own = unwrapped(function)
     parts = {"method": METHOD, "columns": ", ".join(columns)}
-    parts.update({f"captured {variable}": text for variable, text in (captured or {}).items()})
+    parts.update({f"captured {variable}": text for variable, text in captured.items()})
     if not isinstance(own, FunctionType):
         return parts
     code = own.__code__
