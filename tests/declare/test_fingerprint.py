@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalve.declare.bindings import names_read
-from evalve.declare.fingerprint import defined_twice, defines, fingerprint
+from evalve.declare.fingerprint import METHOD, defined_twice, defines, fingerprint
 
 ORIGINAL = '''
 from evalve import foreach
@@ -63,7 +63,7 @@ def printed(tmp_path: Path) -> Print:
 
 def test_its_parts_are_the_function_its_helpers_and_its_constants(printed: Print) -> None:
     assert printed(ORIGINAL) == {
-        "method": "2",
+        "method": METHOD,
         "columns": "question, answer",
         "function eval_math": textwrap.dedent("""\
             async def eval_math(question, answer):
@@ -86,6 +86,12 @@ def test_its_parts_are_the_function_its_helpers_and_its_constants(printed: Print
         ("PROMPT.format(question=question)", "PROMPT.format(\n        question=question,\n    )"),
         ('@foreach("question,answer", DATASET)', '@foreach("question,answer", DATASET[:1])'),
         ('DATASET = [("1+1", "2")]', 'DATASET = [("1+1", "2"), ("2+2", "4")]'),
+        (
+            "async def eval_math(question, answer):",
+            "async def eval_math(question: str, answer: 'Answer') -> bool:",
+        ),
+        ("def shorten(text):", "def shorten(text: DATASET) -> str:"),
+        ("    response =", "    response: str ="),
         ("    return 1\n", "    return 2\n"),
         ("\n\ndef unrelated", "\n\nX = 3\n\ndef unrelated"),
         ('"Answer briefly: {question}"', "'Answer briefly: {question}'"),
@@ -98,6 +104,9 @@ def test_its_parts_are_the_function_its_helpers_and_its_constants(printed: Print
         "layout",
         "decorator",
         "rows",
+        "type hints",
+        "a helper's type hints",
+        "a variable's type hint",
         "another function",
         "another constant",
         "quotes",

@@ -66,15 +66,48 @@ def names_read(node: ast.AST) -> set[str]:
 
 
 def bare(node: _Node) -> _Node:
-    """A definition without its docstring, and a class without those of its methods."""
-    shallow = copy.copy(node)
-    if ast.get_docstring(node, clean=False) is not None:
-        shallow.body = node.body[1:] or [ast.Pass()]
-    if isinstance(node, ast.ClassDef):
-        shallow.body = [
-            bare(one) if isinstance(one, FunctionNode | ast.ClassDef) else one for one in shallow.body
-        ]
-    return shallow
+    """A definition without docstrings and without type hints of functions; those of a class may be fields."""
+    bared: _Node = _Bare().visit(copy.deepcopy(node))
+    return bared
+
+
+class _Bare(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self._is_in_function = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._within(node, is_function=False)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if not self._is_in_function:
+            return self.generic_visit(node)
+        if node.value is None:
+            return None
+        plain = ast.Assign(targets=[node.target], value=node.value)
+        return self.generic_visit(ast.copy_location(plain, node))
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self._within(node, is_function=True)
+
+    def _within(self, node: _Node, *, is_function: bool) -> ast.AST:
+        around, self._is_in_function = self._is_in_function, is_function
+        if ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        self._is_in_function = around
+        return node
 
 
 def _read_outside(table: symtable.SymbolTable) -> Iterator[str]:
