@@ -145,7 +145,8 @@ class Stated:
     """Until the bucket is full again, by the provider's own clock."""
 
 
-ProblemKind = Literal["rate_limit", "overload", "server", "connection", "permanent", "spent"]
+ProblemKind = Literal["rate_limit", "overload", "server", "connection", "no_answer", "permanent", "spent"]
+"""`no_answer` is a whole 200 without the form of an answer: it says nothing against its host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,11 +91,11 @@ def test_an_answer_is_taken_however_little_it_says(url: str, body: Any) -> None:
         (EMBEDDINGS, b"<html>"),
     ],
 )
-def test_a_success_without_an_answer_in_it_is_the_servers_fault(url: str, body: Any) -> None:
+def test_a_success_without_an_answer_in_it_is_told_from_a_fault_of_the_server(url: str, body: Any) -> None:
     found = problem(url, body)
 
     assert found is not None
-    assert (found.kind, found.status) == ("server", 200)
+    assert (found.kind, found.status) == ("no_answer", 200)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_stream_with_nothing_but_an_end_is_no_answer(url: str, body: Any) -> N
     found = problem(url, body, stream=True)
 
     assert found is not None
-    assert found.kind == "server"
+    assert found.kind == "no_answer"
 
 
 @pytest.mark.parametrize(

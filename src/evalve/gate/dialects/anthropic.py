@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
@@ -149,7 +149,7 @@ class AnthropicDialect:
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
-            return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+            return unreadable(who, call, reply)
         if isinstance(parsed, dict) and parsed.get("type") == "error":
             return self._problem_of_error(who, reply, parsed, "server")
         return misfit(call, reply, parsed)

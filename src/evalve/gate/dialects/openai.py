@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
@@ -148,7 +148,7 @@ class OpenAIDialect:
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
-            return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+            return unreadable(who, call, reply)
         error = _error_in(parsed)
         if error:
             return self._problem_of_error(who, reply, error, "server")
