@@ -755,6 +755,23 @@ async def test_a_stream_that_comes_in_one_chunk_is_kept(world: World) -> None:
     assert len(sender.sent_at_s) == 1
 
 
+@virtually
+async def test_a_stream_that_only_says_why_it_finished_is_kept_and_replayed(world: World) -> None:
+    body = {"model": "m", "messages": [], "stream": True}
+    request = Request("POST", "http://localhost:8000/v1/chat/completions", {}, json.dumps(body).encode())
+    events = [
+        b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
+        b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n',
+    ]
+    sender = FakeSender(events=events)
+
+    first = await world.chunks(request, sender)
+    again = await world.chunks(request, sender)
+
+    assert first == again == events
+    assert len(sender.sent_at_s) == 1
+
+
 @pytest.mark.parametrize("seconds", [0.5, 1.5])
 @virtually
 async def test_a_cancellation_before_a_stream_begins_settles_and_frees_its_place(
