@@ -644,7 +644,7 @@ async def test_when_the_caller_that_asks_is_cancelled_another_asks_instead(world
 
 
 @virtually
-async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
+async def test_a_stream_is_passed_on_as_it_comes(world: World) -> None:
     loop = asyncio.get_running_loop()
     seen: list[float] = []
 
@@ -653,7 +653,43 @@ async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
             seen.append(loop.time())
 
     # the events come after 1, 2, 3, 4 and 5 seconds, and the second is the first with a piece of the answer
-    assert seen == pytest.approx([3.0, 3.0, 4.0, 5.0, 5.0])
+    assert seen == pytest.approx([2.0, 2.0, 3.0, 4.0, 5.0])
+
+
+@virtually
+async def test_the_first_piece_is_given_while_the_next_is_still_with_the_provider(world: World) -> None:
+    may_go_on = asyncio.Event()
+
+    class Pausing(FakeSender):
+        async def _chunks(self) -> AsyncIterator[bytes]:
+            yield EVENTS[0]
+            yield EVENTS[1]
+            await may_go_on.wait()
+            for event in EVENTS[2:]:
+                yield event
+
+    async with world.gate.stream(a_request(stream=True), Pausing()) as reply:
+        async with asyncio.timeout(1):
+            first = [await anext(reply.chunks), await anext(reply.chunks)]
+        may_go_on.set()
+        rest = [chunk async for chunk in reply.chunks]
+
+    assert first + rest == EVENTS
+
+
+@pytest.mark.parametrize("cut", [5, 30, -2, -1])
+@virtually
+async def test_an_end_that_comes_in_two_chunks_is_not_complete_before_the_whole_is_committed(
+    cut: int, world: World
+) -> None:
+    events = [*EVENTS[:-1], EVENTS[-1][:cut], EVENTS[-1][cut:]]
+    stored: list[int] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender(events=events)) as reply:
+        async for _ in reply.chunks:
+            stored.append(world.cache.counts.stored)
+
+    assert stored == [0, 0, 0, 0, 0, 1]
 
 
 @virtually
@@ -685,8 +721,14 @@ async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [[*EVENTS[:3], SendError("cut", reached=True)], EVENTS[:3], [*EVENTS[:2], OVERLOADED]],
-    ids=["reset", "ended early", "error event"],
+    [
+        [*EVENTS[:2], SendError("cut", reached=True)],
+        [*EVENTS, SendError("cut", reached=True)],
+        EVENTS[:2],
+        [*EVENTS[:2], OVERLOADED],
+        [*EVENTS[:2], OVERLOADED, SendError("cut", reached=True)],
+    ],
+    ids=["reset", "reset at the end", "ended early", "error event", "error event and reset"],
 )
 @virtually
 async def test_a_stream_that_fails_later_gives_what_came_then_raises_and_is_not_kept(
@@ -712,11 +754,10 @@ async def test_a_stream_that_fails_later_gives_what_came_then_raises_and_is_not_
         [EVENTS[0], OVERLOADED],
         [b"".join([*EVENTS[:3], OVERLOADED])],
         EVENTS[:1],
-        EVENTS[:2],
-        [*EVENTS[:2], SendError("cut", reached=True)],
+        [*EVENTS[:1], SendError("cut", reached=True)],
         [],
     ],
-    ids=["error", "late error", "one chunk", "ended", "ended early", "reset", "nothing"],
+    ids=["error", "late error", "one chunk", "ended", "reset", "nothing"],
 )
 @virtually
 async def test_a_stream_that_fails_before_a_piece_is_passed_on_is_asked_for_again(

@@ -186,6 +186,9 @@ class Dialect(Protocol):
     def begins(self, call: Call, data: bytes) -> bool:
         """Whether an event of a stream has a piece of the answer in it, and not only what precedes it."""
 
+    def ends(self, data: bytes) -> bool:
+        """Whether an event of a stream is its last, well or with an error."""
+
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         """What is wrong with a whole reply; `None` for an answer.
 

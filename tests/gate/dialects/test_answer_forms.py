@@ -152,6 +152,27 @@ def test_a_stream_begins_with_its_first_piece(url: str, prelude: Any, piece: Any
     assert begins == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("url", "data", "is_end"),
+    [
+        (MESSAGES, b'{"type": "message_stop"}', True),
+        (MESSAGES, b'{"type": "error", "error": {"type": "overloaded_error"}}', True),
+        (MESSAGES, b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}', False),
+        (MESSAGES, b'{"type": "content_block_delta", "delta": {"text": "error: message_stop"}}', False),
+        (CHAT, b"[DONE]", True),
+        (CHAT, b'{"error": {"message": "no"}}', True),
+        (CHAT, b'{"choices": [{"delta": {"content": "[DONE]"}}], "error": null}', False),
+        (CHAT, b'{"choices": [], "error', False),
+        (RESPONSES, b'{"type": "response.incomplete", "response": {}}', True),
+        (RESPONSES, b'{"type": "response.output_text.done"}', False),
+    ],
+)
+def test_a_stream_ends_with_its_last_event_or_an_error(url: str, data: bytes, is_end: bool) -> None:
+    dialect, _ = asked(url, stream=True)
+
+    assert dialect.ends(data) is is_end
+
+
 def test_what_cannot_be_read_is_not_held_back() -> None:
     dialect, call = asked(CHAT, stream=True)
 

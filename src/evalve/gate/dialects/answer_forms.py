@@ -50,6 +50,25 @@ def begins(call: Call, data: bytes) -> bool:
     return not isinstance(event, dict) or form is None or not form.is_prelude(event)
 
 
+def ends(data: bytes) -> bool:
+    """Whether nothing of an answer follows an event: it is the last, or an error."""
+    if data.strip() == b"[DONE]":
+        return True
+    if not any(
+        mark in data for mark in _END_MARKS
+    ):  # most events are pieces, and need not be parsed for this
+        return False
+    try:
+        event = read_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and bool(event.get("type") in _ENDS or event.get("error"))
+
+
+_ENDS = ("message_stop", "response.completed", "response.incomplete", "response.failed", "error")
+_END_MARKS = tuple(name.encode() for name in _ENDS)
+
+
 def _form_of(call: Call | None) -> _Form | None:
     return _FORMS.get(call.endpoint) if call is not None else None
 

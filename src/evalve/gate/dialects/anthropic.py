@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream, unreadable
+from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
@@ -140,6 +140,9 @@ class AnthropicDialect:
 
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
+
+    def ends(self, data: bytes) -> bool:
+        return ends(data)
 
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any, TypeGuard
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream, unreadable
+from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
@@ -138,6 +138,9 @@ class OpenAIDialect:
 
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
+
+    def ends(self, data: bytes) -> bool:
+        return ends(data)
 
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name
