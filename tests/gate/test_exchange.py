@@ -28,6 +28,7 @@ from evalve.gate.messages import (
     Call,
     Limit,
     Limits,
+    Problem,
     Reply,
     Request,
     Sender,
@@ -144,11 +145,12 @@ class World:
         self.cache = ResponseCache(mode, store=self.store)
         self.state = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
         self.limiter = Limiter(self.state, limits_for=lambda call: limits)
+        self.retries = Retries(random=lambda: 0.0)
         self.meter = Meter(price)
         self.gate = Gate(
             read=recognised,
             cache=self.cache,
-            retries=Retries(random=lambda: 0.0),
+            retries=self.retries,
             limiter=self.limiter,
             estimates=Estimates(),
             meter=self.meter,
@@ -511,6 +513,7 @@ NO_ANSWERS = {
     "null": b"null",
     "content null": b'{"type": "message", "content": null, "usage": {"input_tokens": 9, "output_tokens": 3}}',
     "a stream": b"".join(EVENTS),
+    "a page": b"<!doctype html>\n<title>Sign in</title>",
 }
 
 
@@ -530,16 +533,58 @@ async def test_a_success_without_an_answer_in_it_is_asked_for_again_and_never_ke
 
 
 @virtually
-async def test_what_is_still_no_answer_after_six_tries_says_so_and_is_not_kept(world: World) -> None:
+async def test_what_is_still_no_answer_after_another_try_says_so_and_is_not_kept(world: World) -> None:
     sender = FakeSender([Reply(200, {}, NO_ANSWERS["content null"])])
 
     reply = await world.gate.exchange(a_request(), sender)
 
-    assert (reply.status, len(sender.sent_at_s)) == (200, 6)
+    assert (reply.status, len(sender.sent_at_s)) == (200, 2)
     assert reply.problem is not None
-    assert reply.problem.kind == "server"
+    assert reply.problem.kind == "no_answer"
     assert world.cache.counts.stored == 0
-    assert world.meter.totals()["output_tokens"] == 6 * 3  # each was paid for
+    assert world.meter.totals()["output_tokens"] == 2 * 3  # each was paid for
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@virtually
+async def test_a_host_that_answers_everything_with_a_page_is_soon_told_of_and_holds_up_no_other_call(
+    stream: bool, world: World
+) -> None:
+    page = NO_ANSWERS["a page"]
+    sender = FakeSender([Reply(200, {}, page)], events=[page])
+    loop = asyncio.get_running_loop()
+
+    async def problem_of(number: int) -> Problem | None:
+        request = a_request(f"{number}", stream=stream)
+        if not stream:
+            return (await world.gate.exchange(request, sender)).problem
+        async with world.gate.stream(request, sender) as reply:
+            return reply.problem
+
+    problems = await asyncio.gather(*(problem_of(number) for number in range(200)))
+    took_s = loop.time()
+    good = FakeSender()
+    await world.gate.exchange(a_request("good"), good)
+
+    assert {problem.message for problem in problems if problem is not None} == {
+        "anthropic answered 200, but what came does not have the form of a message: "
+        "<!doctype html> <title>Sign in</title>"
+    }
+    assert (len(problems), len(sender.sent_at_s)) == (200, 400)
+    assert took_s < 10
+    assert good.sent_at_s == [pytest.approx(took_s, abs=0.1)]
+    assert world.cache.counts.stored == 1
+
+
+@virtually
+async def test_a_page_from_a_host_that_failed_shows_that_it_answers_again(world: World) -> None:
+    failing = FakeSender([failed(500)], takes_s=0.0)
+    await asyncio.gather(*(world.gate.exchange(a_request(f"{n}"), failing) for n in range(3)))
+    was_open = world.retries.open_hosts()
+
+    await world.gate.exchange(a_request("page"), FakeSender([Reply(200, {}, NO_ANSWERS["a page"])]))
+
+    assert (was_open, world.retries.open_hosts()) == (["api.anthropic.com"], [])
 
 
 @pytest.mark.parametrize("body", NO_ANSWERS.values(), ids=NO_ANSWERS)
@@ -599,7 +644,7 @@ async def test_when_the_caller_that_asks_is_cancelled_another_asks_instead(world
 
 
 @virtually
-async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
+async def test_a_stream_is_passed_on_as_it_comes(world: World) -> None:
     loop = asyncio.get_running_loop()
     seen: list[float] = []
 
@@ -608,7 +653,43 @@ async def test_a_stream_is_passed_on_one_behind(world: World) -> None:
             seen.append(loop.time())
 
     # the events come after 1, 2, 3, 4 and 5 seconds, and the second is the first with a piece of the answer
-    assert seen == pytest.approx([3.0, 3.0, 4.0, 5.0, 5.0])
+    assert seen == pytest.approx([2.0, 2.0, 3.0, 4.0, 5.0])
+
+
+@virtually
+async def test_the_first_piece_is_given_while_the_next_is_still_with_the_provider(world: World) -> None:
+    may_go_on = asyncio.Event()
+
+    class Pausing(FakeSender):
+        async def _chunks(self) -> AsyncIterator[bytes]:
+            yield EVENTS[0]
+            yield EVENTS[1]
+            await may_go_on.wait()
+            for event in EVENTS[2:]:
+                yield event
+
+    async with world.gate.stream(a_request(stream=True), Pausing()) as reply:
+        async with asyncio.timeout(1):
+            first = [await anext(reply.chunks), await anext(reply.chunks)]
+        may_go_on.set()
+        rest = [chunk async for chunk in reply.chunks]
+
+    assert first + rest == EVENTS
+
+
+@pytest.mark.parametrize("cut", [5, 30, -2, -1])
+@virtually
+async def test_an_end_that_comes_in_two_chunks_is_not_complete_before_the_whole_is_committed(
+    cut: int, world: World
+) -> None:
+    events = [*EVENTS[:-1], EVENTS[-1][:cut], EVENTS[-1][cut:]]
+    stored: list[int] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender(events=events)) as reply:
+        async for _ in reply.chunks:
+            stored.append(world.cache.counts.stored)
+
+    assert stored == [0, 0, 0, 0, 0, 1]
 
 
 @virtually
@@ -640,8 +721,14 @@ async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [[*EVENTS[:3], SendError("cut", reached=True)], EVENTS[:3], [*EVENTS[:2], OVERLOADED]],
-    ids=["reset", "ended early", "error event"],
+    [
+        [*EVENTS[:2], SendError("cut", reached=True)],
+        [*EVENTS, SendError("cut", reached=True)],
+        EVENTS[:2],
+        [*EVENTS[:2], OVERLOADED],
+        [*EVENTS[:2], OVERLOADED, SendError("cut", reached=True)],
+    ],
+    ids=["reset", "reset at the end", "ended early", "error event", "error event and reset"],
 )
 @virtually
 async def test_a_stream_that_fails_later_gives_what_came_then_raises_and_is_not_kept(
@@ -667,12 +754,10 @@ async def test_a_stream_that_fails_later_gives_what_came_then_raises_and_is_not_
         [EVENTS[0], OVERLOADED],
         [b"".join([*EVENTS[:3], OVERLOADED])],
         EVENTS[:1],
-        EVENTS[:2],
-        [*EVENTS[:2], SendError("cut", reached=True)],
-        [b"<html>\n\n", b"Sign in</html>"],
+        [*EVENTS[:1], SendError("cut", reached=True)],
         [],
     ],
-    ids=["error", "late error", "one chunk", "ended", "ended early", "reset", "a page", "nothing"],
+    ids=["error", "late error", "one chunk", "ended", "reset", "nothing"],
 )
 @virtually
 async def test_a_stream_that_fails_before_a_piece_is_passed_on_is_asked_for_again(
@@ -708,6 +793,23 @@ async def test_a_stream_that_comes_in_one_chunk_is_kept(world: World) -> None:
     again = await world.chunks(a_request(stream=True), sender)
 
     assert b"".join(first) == b"".join(again) == b"".join(EVENTS)
+    assert len(sender.sent_at_s) == 1
+
+
+@virtually
+async def test_a_stream_that_only_says_why_it_finished_is_kept_and_replayed(world: World) -> None:
+    body = {"model": "m", "messages": [], "stream": True}
+    request = Request("POST", "http://localhost:8000/v1/chat/completions", {}, json.dumps(body).encode())
+    events = [
+        b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
+        b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n',
+    ]
+    sender = FakeSender(events=events)
+
+    first = await world.chunks(request, sender)
+    again = await world.chunks(request, sender)
+
+    assert first == again == events
     assert len(sender.sent_at_s) == 1
 
 

@@ -46,6 +46,7 @@ def zero() -> float:
         ("server", None, 3, 1.0),
         ("server", 0.1, 3, 1.0),
         ("connection", None, 2, 0.5),
+        ("no_answer", None, 1, 0.25),
     ],
 )
 def test_the_delay_grows_with_the_tries_and_obeys_the_provider(
@@ -78,6 +79,13 @@ def test_a_fault_is_tried_six_times(kind: ProblemKind) -> None:
     assert decide(problem, 6, 31.4, half) == GiveUp("gave up after 6 tries in 31 s: it broke")
 
 
+def test_what_is_no_answer_is_asked_for_once_more() -> None:
+    problem = Problem("no_answer", "a page came")
+
+    assert isinstance(decide(problem, 1, 1.0, half), Wait)
+    assert decide(problem, 2, 2.0, half) == GiveUp("gave up after 2 tries in 2 s: a page came")
+
+
 @pytest.mark.parametrize("kind", ["permanent", "spent"])
 def test_what_no_retry_can_mend_is_final_at_once(kind: ProblemKind) -> None:
     assert decide(Problem(kind, "bad key", retry_after_s=1.0), 1, 0.0, half) == GiveUp("bad key")
@@ -91,6 +99,14 @@ def test_refusals_do_not_use_up_the_tries_for_faults() -> None:
     assert tries.add(Problem("overload", "no")) == 1
 
 
+def test_faults_do_not_use_up_the_other_try_of_what_is_no_answer() -> None:
+    tries = Tries()
+    for _ in range(3):
+        tries.add(Problem("server", "no"))
+
+    assert tries.add(Problem("no_answer", "no")) == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "failure"),
     [
@@ -98,6 +114,7 @@ def test_refusals_do_not_use_up_the_tries_for_faults() -> None:
         ("server", True),
         ("connection", True),
         ("rate_limit", False),
+        ("no_answer", False),
         ("permanent", False),
         ("spent", False),
     ],

@@ -75,7 +75,8 @@ class Circuit:
     def settle(self, given: Pass, failed: bool | None, now_s: float) -> None:
         """The outcome of a request: `None` where it has none, as when its caller was cancelled.
 
-        Overload, server and connection problems are failures; a refusal or a bad request is an answer.
+        Overload, server and connection problems are failures; a refusal, a bad request
+        or a 200 with something else in it is an answer.
         """
         with self._lock:
             changed = None

@@ -210,7 +210,8 @@ class Gate:
         held = AsyncExitStack()
         try:
             live = await held.enter_async_context(errand.sender.stream(errand.request))
-            opening = await opening_of(live, partial(errand.dialect.begins, errand.call))
+            begins = partial(errand.dialect.begins, errand.call)
+            opening = await opening_of(live, begins, errand.dialect.ends)
         except SendError as error:
             await held.aclose()
             return await self._unanswered(errand, permit, error)
@@ -221,7 +222,7 @@ class Gate:
             await held.aclose()
             await self._settle(errand, permit, permit.cost)
             raise
-        if opening.ended:
+        if opening.is_over:
             await held.aclose()
             reply = Reply(live.status, live.headers, b"".join(opening.chunks))
             return await self._answered(errand, permit, reply)
@@ -231,20 +232,24 @@ class Gate:
     async def _passed_on(
         self, errand: _Errand, begun: _Tried, live: StreamedReply, opening: Opening, key: str | None
     ) -> AsyncGenerator[bytes, None]:
-        """The stream's chunks, one behind: the last is given when the whole is kept and settled.
+        """The stream's chunks as they come; its end is given when the whole is kept and settled.
 
         Where there is no whole, it is given too, for it may say why, and then the error is raised.
         """
         received = opening.chunks
+        passed_on = len(received)
         try:
-            for chunk in received[:-1]:
+            for chunk in tuple(received):
                 yield chunk
             async for chunk in opening.rest:
-                yield received[-1]
-                received.append(chunk)
+                opening.add(chunk)
+                if not opening.has_end:
+                    passed_on += 1
+                    yield chunk
         except SendError:
             await self._broken_off(errand, begun)
-            yield received[-1]
+            for chunk in received[passed_on:]:
+                yield chunk
             raise
         except BaseException:
             await self._broken_off(errand, begun)
@@ -255,7 +260,8 @@ class Gate:
         tried = await self._answered(errand, permit, reply)
         if tried.problem is None and key is not None:
             await self._keep(errand, key, tried)
-        yield received[-1]
+        for chunk in received[passed_on:]:
+            yield chunk
         if tried.problem is not None:
             raise SendError(tried.problem.message, reached=True)
 

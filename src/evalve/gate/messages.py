@@ -145,7 +145,8 @@ class Stated:
     """Until the bucket is full again, by the provider's own clock."""
 
 
-ProblemKind = Literal["rate_limit", "overload", "server", "connection", "permanent", "spent"]
+ProblemKind = Literal["rate_limit", "overload", "server", "connection", "no_answer", "permanent", "spent"]
+"""`no_answer` is a whole 200 without the form of an answer: it says nothing against its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,9 @@ class Dialect(Protocol):
 
     def begins(self, call: Call, data: bytes) -> bool:
         """Whether an event of a stream has a piece of the answer in it, and not only what precedes it."""
+
+    def ends(self, data: bytes) -> bool:
+        """Whether an event of a stream is its last, well or with an error."""
 
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         """What is wrong with a whole reply; `None` for an answer.

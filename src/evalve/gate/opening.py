@@ -14,22 +14,33 @@ from evalve.gate.messages import StreamedReply
 
 @dataclass(slots=True)
 class Opening:
-    """The chunks that have come, and the rest, which is still to come unless it has `ended`."""
+    """The chunks that have come, and the rest, which is still to come unless the body `is_over`."""
 
     rest: AsyncIterator[bytes]
+    ends: Callable[[bytes], bool]
     chunks: list[bytes] = field(default_factory=list)
-    ended: bool = False
+    is_over: bool = False
+    has_end: bool = False
+    """Whether the event has come with which the stream says that it ends, well or with an error."""
+    _events: ServerEvents = field(default_factory=ServerEvents)
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Takes the next chunk, and gives the data of the events that are complete with it."""
+        self.chunks.append(chunk)
+        complete = self._events.feed(chunk)
+        self.has_end = self.has_end or any(self.ends(data) for data in complete)
+        return complete
 
 
-async def opening_of(live: StreamedReply, begins: Callable[[bytes], bool]) -> Opening:
-    """Read until a chunk follows the one in which the answer begins; errors come whole."""
-    opening = Opening(aiter(live.chunks))
-    events, has_begun = ServerEvents(), False
+async def opening_of(
+    live: StreamedReply, begins: Callable[[bytes], bool], ends: Callable[[bytes], bool]
+) -> Opening:
+    """Read until the answer begins; errors, and what ends in the same chunk, come whole."""
+    opening = Opening(aiter(live.chunks), ends)
+    is_success = 200 <= live.status < 300
     async for chunk in opening.rest:
-        opening.chunks.append(chunk)
-        if has_begun:
+        complete = opening.add(chunk)
+        if is_success and not opening.has_end and any(begins(data) for data in complete):
             return opening
-        if 200 <= live.status < 300:
-            has_begun = any(begins(data) for data in events.feed(chunk))
-    opening.ended = True
+    opening.is_over = True
     return opening

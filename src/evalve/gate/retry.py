@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random as random_numbers
 import threading
 from collections import deque
@@ -22,9 +23,14 @@ BASE_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
 JITTER_SHARE = 0.05
 MAX_JITTER_S = 5.0
+TRIES_WITHOUT_ANSWER = 2
+"""For a host that answers 200 with something else: mostly a wrong address, and a person waits to hear so."""
 
 _NEVER_RETRIED: frozenset[ProblemKind] = frozenset({"permanent", "spent"})
 _FAULTS: frozenset[ProblemKind] = frozenset({"overload", "server", "connection"})
+_MOST_TRIES: dict[ProblemKind, int] = dict.fromkeys(_FAULTS, FAULT_TRIES) | {
+    "no_answer": TRIES_WITHOUT_ANSWER
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +53,22 @@ class Tries:
 
     refusals: int = 0
     faults: int = 0
+    no_answers: int = 0
 
     def add(self, problem: Problem) -> int:
         """The number of tries that failed in this way, this one included."""
         if problem.kind == "rate_limit":
             self.refusals += 1
             return self.refusals
+        if problem.kind == "no_answer":
+            self.no_answers += 1
+            return self.no_answers
         self.faults += 1
         return self.faults
 
 
 def is_failure(problem: Problem | None) -> bool:
-    """Whether an outcome speaks against the host; a refusal or a bad request is an answer."""
+    """Whether an outcome speaks against the host; one that refuses, or answers something else, is well."""
     return problem is not None and problem.kind in _FAULTS
 
 
@@ -66,7 +76,7 @@ def decide(problem: Problem, tries: int, elapsed_s: float, random: Callable[[], 
     """What follows a problem. `tries` is what `Tries.add` said; `random` draws from [0, 1)."""
     if problem.kind in _NEVER_RETRIED:
         return GiveUp(problem.message)
-    if problem.kind in _FAULTS and tries >= FAULT_TRIES:
+    if tries >= _MOST_TRIES.get(problem.kind, math.inf):
         return GiveUp(f"gave up after {tries} tries in {elapsed_s:.0f} s: {problem.message}")
     backoff_s = random() * min(MAX_DELAY_S, BASE_DELAY_S * 2 ** min(tries - 1, 16))  # full jitter
     asked_s = problem.retry_after_s or 0.0
@@ -192,8 +202,8 @@ class Story:
         if isinstance(decision, GiveUp):
             self.reason = decision.reason
             return None
-        if problem.kind == "rate_limit" or unreached:
-            return decision.delay_s  # the limiter bounds the first; the second are few
+        if problem.kind in ("rate_limit", "no_answer") or unreached:
+            return decision.delay_s  # the limiter bounds the first; the others are few
         return max(decision.delay_s, self._retries.budget.retry(now_s))
 
     def __enter__(self) -> Self:

@@ -91,11 +91,11 @@ def test_an_answer_is_taken_however_little_it_says(url: str, body: Any) -> None:
         (EMBEDDINGS, b"<html>"),
     ],
 )
-def test_a_success_without_an_answer_in_it_is_the_servers_fault(url: str, body: Any) -> None:
+def test_a_success_without_an_answer_in_it_is_told_from_a_fault_of_the_server(url: str, body: Any) -> None:
     found = problem(url, body)
 
     assert found is not None
-    assert (found.kind, found.status) == ("server", 200)
+    assert (found.kind, found.status) == ("no_answer", 200)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_stream_with_nothing_but_an_end_is_no_answer(url: str, body: Any) -> N
     found = problem(url, body, stream=True)
 
     assert found is not None
-    assert found.kind == "server"
+    assert found.kind == "no_answer"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,27 @@ def test_a_stream_begins_with_its_first_piece(url: str, prelude: Any, piece: Any
     begins = [dialect.begins(call, json.dumps(event).encode()) for event in (prelude, piece)]
 
     assert begins == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("url", "data", "is_end"),
+    [
+        (MESSAGES, b'{"type": "message_stop"}', True),
+        (MESSAGES, b'{"type": "error", "error": {"type": "overloaded_error"}}', True),
+        (MESSAGES, b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}', False),
+        (MESSAGES, b'{"type": "content_block_delta", "delta": {"text": "error: message_stop"}}', False),
+        (CHAT, b"[DONE]", True),
+        (CHAT, b'{"error": {"message": "no"}}', True),
+        (CHAT, b'{"choices": [{"delta": {"content": "[DONE]"}}], "error": null}', False),
+        (CHAT, b'{"choices": [], "error', False),
+        (RESPONSES, b'{"type": "response.incomplete", "response": {}}', True),
+        (RESPONSES, b'{"type": "response.output_text.done"}', False),
+    ],
+)
+def test_a_stream_ends_with_its_last_event_or_an_error(url: str, data: bytes, is_end: bool) -> None:
+    dialect, _ = asked(url, stream=True)
+
+    assert dialect.ends(data) is is_end
 
 
 def test_what_cannot_be_read_is_not_held_back() -> None:

@@ -32,6 +32,7 @@ def error_body(message: str = "no", type_: str | None = None, code: str | None =
 
 CHUNK = {"choices": [{"delta": {"content": '[DONE] "usage"'}}], "usage": None}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 8}}
+LAST = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 RESPONSE = {"status": "completed", "error": None, "usage": {"input_tokens": 30, "output_tokens": 8}}
 
 
@@ -159,6 +160,8 @@ def test_cached_input_counts_like_any_other() -> None:
         (sse({"type": "response.completed", "response": RESPONSE}), Usage(30, 8)),
         (sse({"type": "response.incomplete", "response": RESPONSE}), Usage(30, 8)),
         (sse(CHUNK, "[DONE]"), None),
+        (sse(CHUNK, LAST, USAGE), Usage(30, 8)),
+        (sse(CHUNK, {**LAST, "usage": USAGE["usage"]}), Usage(30, 8)),
         (sse(CHUNK, USAGE), None),
         (sse({"type": "response.created", "response": RESPONSE}), None),
         (b'{"choices": []}', None),
@@ -286,6 +289,11 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (200, b'{"choices": [{"mess', "server"),
         (200, b"", "server"),
         (200, sse(CHUNK, USAGE), "server"),
+        (200, sse(CHUNK), "server"),
+        (200, sse(LAST, CHUNK), "server"),
+        (200, sse(CHUNK, LAST) + b'data: {"choices": [], "us', "server"),
+        (200, sse(CHUNK, LAST, {"error": {"message": "broke"}}), "server"),
+        (200, sse({"choices": 7}), "server"),
         (200, sse(CHUNK, {"error": {"message": "broke", "type": "server_error"}}), "server"),
         (200, sse(CHUNK, {"error": {"message": "broke"}}, "[DONE]"), "server"),
         (200, sse({"type": "error", "code": "rate_limit_exceeded", "message": "x"}), "rate_limit"),
@@ -313,6 +321,9 @@ def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:
         json.dumps(USAGE).encode(),
         json.dumps(RESPONSE).encode(),
         sse(CHUNK, USAGE, "[DONE]"),
+        sse(CHUNK, LAST),
+        sse(CHUNK, LAST).rstrip(),
+        sse(CHUNK, LAST, USAGE),
         sse({"type": "response.completed", "response": RESPONSE}),
         sse({"type": "response.incomplete", "response": RESPONSE}),
     ],

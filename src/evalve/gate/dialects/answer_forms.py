@@ -1,7 +1,7 @@
 """What has the form of an answer, by endpoint, whole or streamed, and where a stream begins to be one.
 
-A 200 that is whole but has another form is nothing that anybody could read: it is asked for again and never
-kept. Where no form is known (embeddings, say), any JSON is an answer.
+A 200 that is whole but has another form is nothing that anybody could read: it is asked for once more and
+never kept. Where no form is known (embeddings, say), any JSON is an answer.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalve.gate.dialects.answer_parts import body_text, read_json, safe_text
+from evalve.gate.dialects.answer_parts import body_text, broken, read_json, safe_text
 from evalve.gate.messages import Call, Problem, Reply
 
 
 def misfit(call: Call | None, reply: Reply, parsed: Any) -> Problem | None:
     """What is wrong with the form of an answer that came at once."""
     form = _form_of(call)
-    return None if call is None or form is None or form.is_whole(parsed) else _problem(call, form, reply)
+    return None if call is None or form is None or form.is_whole(parsed) else _misfit(call, form, reply)
 
 
 def misfit_of_stream(call: Call | None, reply: Reply, events: Iterable[Any]) -> Problem | None:
@@ -26,7 +26,16 @@ def misfit_of_stream(call: Call | None, reply: Reply, events: Iterable[Any]) -> 
     if call is None or form is None:
         return None
     fits = call.streams and any(form.is_essential(event) for event in events)
-    return None if fits else _problem(call, form, reply)
+    return None if fits else _misfit(call, form, reply)
+
+
+def unreadable(who: str, call: Call | None, reply: Reply) -> Problem:
+    """What is wrong with a body that is no JSON: it broke off, or is something else, such as a page."""
+    start = reply.body.lstrip()[:1]
+    if start in (b"", b"{", b"["):
+        return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+    form = _form_of(call)
+    return _no_answer(who, "does not have the form of " + form.name if form else "is no JSON", reply)
 
 
 def begins(call: Call, data: bytes) -> bool:
@@ -41,13 +50,36 @@ def begins(call: Call, data: bytes) -> bool:
     return not isinstance(event, dict) or form is None or not form.is_prelude(event)
 
 
+def ends(data: bytes) -> bool:
+    """Whether nothing of an answer follows an event: it is the last, or an error."""
+    if data.strip() == b"[DONE]":
+        return True
+    if not any(
+        mark in data for mark in _END_MARKS
+    ):  # most events are pieces, and need not be parsed for this
+        return False
+    try:
+        event = read_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and bool(event.get("type") in _ENDS or event.get("error"))
+
+
+_ENDS = ("message_stop", "response.completed", "response.incomplete", "response.failed", "error")
+_END_MARKS = tuple(name.encode() for name in _ENDS)
+
+
 def _form_of(call: Call | None) -> _Form | None:
     return _FORMS.get(call.endpoint) if call is not None else None
 
 
-def _problem(call: Call, form: _Form, reply: Reply) -> Problem:
-    said = f"{call.provider} answered {reply.status}, but what came does not have the form of {form.name}"
-    return Problem("server", safe_text(f"{said}: {body_text(reply.body)}"), status=reply.status)
+def _misfit(call: Call, form: _Form, reply: Reply) -> Problem:
+    return _no_answer(call.provider, f"does not have the form of {form.name}", reply)
+
+
+def _no_answer(who: str, why: str, reply: Reply) -> Problem:
+    said = f"{who} answered {reply.status}, but what came {why}: {body_text(reply.body)}"
+    return Problem("no_answer", safe_text(said), status=reply.status)
 
 
 @dataclass(frozen=True, slots=True)

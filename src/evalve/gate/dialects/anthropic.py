@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
@@ -141,6 +141,9 @@ class AnthropicDialect:
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
 
+    def ends(self, data: bytes) -> bool:
+        return ends(data)
+
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
@@ -149,7 +152,7 @@ class AnthropicDialect:
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
-            return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+            return unreadable(who, call, reply)
         if isinstance(parsed, dict) and parsed.get("type") == "error":
             return self._problem_of_error(who, reply, parsed, "server")
         return misfit(call, reply, parsed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeGuard
 
-from evalve.gate.dialects.answer_forms import begins, misfit, misfit_of_stream
+from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
@@ -74,8 +74,8 @@ _REFUSALS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
     (re.compile(r"requests per|\bRP[MD]\b", re.IGNORECASE), "requests"),
 )
 _CONCURRENCY = re.compile(r"concurren|simultaneous", re.IGNORECASE)
-_TAIL = 4
-"""Usage stands in the last chunk or, with some servers, shortly before it."""
+_TAIL = 5
+"""Events at the end of a stream: usage stands in the last chunk or, with some servers, shortly before it."""
 _MINUTES_A_DAY = 1440
 
 
@@ -139,6 +139,9 @@ class OpenAIDialect:
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
 
+    def ends(self, data: bytes) -> bool:
+        return ends(data)
+
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
@@ -148,7 +151,7 @@ class OpenAIDialect:
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
-            return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
+            return unreadable(who, call, reply)
         error = _error_in(parsed)
         if error:
             return self._problem_of_error(who, reply, error, "server")
@@ -157,12 +160,11 @@ class OpenAIDialect:
     def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
         events = events_from_the_end(reply.body)
         last = next(events, None)
-        ended = last == DONE or (isinstance(last, dict) and _is_last_of_response(last))
         before = next(events, None) if last == DONE else last
         error = _error_in(before)
         if error:
             return self._problem_of_error(who, reply, error, "server")
-        if not ended:
+        if not _has_end(reply.body):
             return broken(reply, "its stream has no end")
         return misfit_of_stream(call, reply, chain((before,), events))
 
@@ -236,21 +238,41 @@ def _usage(parsed: Any) -> Usage | None:
 
 
 def _usage_of_stream(body: bytes) -> Usage | None:
-    events = events_from_the_end(body)
-    last = next(events, None)
-    if isinstance(last, dict) and _is_last_of_response(last):
+    last = next(events_from_the_end(body), None)
+    if _is_last_of_response(last):
         return _usage(last.get("response"))
-    if last != DONE:
+    if not _has_end(body):
         return None
-    for event, _ in zip(events, range(_TAIL), strict=False):
+    for event in islice(events_from_the_end(body), _TAIL):
         usage = _usage(event)
         if usage is not None:
             return usage
     return None
 
 
-def _is_last_of_response(event: Mapping[str, Any]) -> bool:
-    return event.get("type") in ("response.completed", "response.incomplete", "response.failed")
+def _has_end(body: bytes) -> bool:
+    """Whether a stream says that it is whole: many servers leave `[DONE]` out after the last choice ended."""
+    for event in islice(events_from_the_end(body), _TAIL):
+        if event == DONE or _is_last_of_response(event):
+            return True
+        choices = event.get("choices") if isinstance(event, dict) else ()
+        if choices != [] and choices is not None:
+            return _is_finished(choices)
+    return False
+
+
+def _is_finished(choices: Any) -> bool:
+    if not isinstance(choices, list):
+        return False
+    return all(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
+
+
+def _is_last_of_response(event: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(event, dict) and event.get("type") in (
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+    )
 
 
 def _error_in(parsed: Any) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
 from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
 
-NOT_AN_ANSWER = Problem("server", "what came does not have the form of an answer")
+NOT_AN_ANSWER = Problem("no_answer", "what came does not have the form of an answer")
 
 
 def refused(target: Target, dialect: Dialect, reply: Reply) -> ModelError:
