@@ -753,9 +753,11 @@ def test_a_record_whose_parts_were_made_in_another_way_is_unchanged_once_and_rec
 
     run(runnable(right, rows("a"), fingerprint={"function eval_x": "one"}), store)
 
-    outcome = run(made("2", "two"), store)
+    notes = Notes()
+    outcome = run(made("2", "two"), store, notes)
 
     assert outcome.ran == 0
+    assert [note for note in notes.notes if "was recorded by another version of evalve" in note] != []
     with pytest.raises(ExperimentChanged):
         run(made("2", "three"), store)
 

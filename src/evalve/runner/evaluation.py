@@ -72,7 +72,7 @@ async def run_evaluation(
 ) -> Outcome:
     """Run what is missing, record it, and judge the whole."""
     carry_samples_into_threads()
-    _refuse_changes(evaluation, store)
+    _refuse_changes(evaluation, store, tell=progress.note)
     if evaluation.options.fresh:
         store.forget(evaluation.spec.experiment, evaluation.spec.key)
     evaluation_id = store.open_evaluation(evaluation.spec)
@@ -292,7 +292,7 @@ def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     )
 
 
-def _refuse_changes(evaluation: Runnable, store: Store) -> None:
+def _refuse_changes(evaluation: Runnable, store: Store, *, tell: Callable[[str], None]) -> None:
     """Stop where the stored samples came from another function than the one at hand."""
     asked, spec = evaluation.options, evaluation.spec
     if asked.fresh or asked.accept_changes:
@@ -300,6 +300,12 @@ def _refuse_changes(evaluation: Runnable, store: Store) -> None:
     before = stored_evaluation(store, spec.experiment, spec.key)
     if before is None or before.done == 0:
         return
+    if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
+        tell(
+            f"experiment {spec.experiment!r} was recorded by another version of evalve:"
+            f" whether {spec.name} has changed since cannot be told"
+        )
+        return  # this run records it anew
     changes = list(_changes(before.spec.fingerprint, spec.fingerprint))
     if changes:
         raise ExperimentChanged(
@@ -311,8 +317,6 @@ def _refuse_changes(evaluation: Runnable, store: Store) -> None:
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    if before.get("method") != now.get("method"):
-        return  # made in another way: nothing can be told, and this run records them anew
     for part in sorted({*before, *now}):
         old, new = before.get(part), now.get(part)
         if old == new:

@@ -244,7 +244,7 @@ async def test_what_json_cannot_hold_is_told_before_anything_is_sent(value: Any)
     sender = FakeSender()
 
     with pytest.raises(OptionError, match="cannot be written as JSON"):
-        await a_model(sender).generate("Hi", temperature=value)
+        await a_model(sender).generate("Hi", top_p=value)
     assert sender.sent == []
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Ask:
             )
         if tools is not None:
             _check_tools(tools)
+        _check_settings(self.max_tokens, self.temperature, self.stop)
 
     def messages(self) -> Sequence[Mapping[str, Any]]:
         prompt = self.prompt
@@ -70,6 +72,15 @@ class Ask:
 
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
+
+
+def _check_settings(max_tokens: object, temperature: object, stop: object) -> None:
+    if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+        raise OptionError(f"max_tokens= needs a whole number above 0, or None; got {shown(max_tokens)}")
+    if temperature is not None and (isinstance(temperature, bool) or not isinstance(temperature, Real)):
+        raise OptionError(f"temperature= needs a number, or None; got {shown(temperature)}")
+    if stop is not None and not isinstance(stop, str | list | tuple):
+        raise OptionError(f"stop= needs a text or a list of texts, not {shown(stop)}")
 
 
 def _check_tools(tools: object) -> None:
