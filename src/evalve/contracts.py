@@ -284,7 +284,7 @@ class CallLog:
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for every try, and freezing triples its cost
 class SampleContext:
     """What code called by a sample may know about it, and where it leaves what it learnt."""
 

@@ -19,7 +19,7 @@ from evalve.records import Result, Score
 ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of these"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for what that costs on every sample
 class Scored:
     """What one call of the function gave."""
 
