@@ -47,7 +47,7 @@ DOORS = {
     "pytest_run",
     "pytest_session",
     "pytest_traceback",
-    "pytest_typed",
+    "pytest_command",
     "pytest_warnings",
     "pytest_workers",
 }

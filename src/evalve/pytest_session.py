@@ -22,8 +22,8 @@ from evalve.contracts import Lock, Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
+from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
-from evalve.pytest_typed import typed, without_fresh
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.runner.evaluation import stored_evaluation

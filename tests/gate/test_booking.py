@@ -14,6 +14,7 @@ import pytest
 from evalve.gate.booking import ScopeState
 from evalve.gate.bucket import Bucket, Sent
 from evalve.gate.messages import Cost, Dimension, Limit, Limits, Stated
+from evalve.gate.plain_state import from_plain, to_plain
 from evalve.gate.state import Refusal, Settlement, apply
 
 LATER_S = 1000.0
@@ -277,7 +278,7 @@ def test_a_state_is_the_same_after_it_was_stored() -> None:
     state.penalise("ramp", 2.0, 6.0, 7.0)
     state.penalise("requests", 2.0, 6.0, 7.0)
 
-    assert ScopeState.from_plain(state.to_plain()) == state
+    assert from_plain(to_plain(state)) == state
 
 
 def test_after_a_restart_of_the_machine_the_limits_are_kept_and_the_levels_are_not() -> None:

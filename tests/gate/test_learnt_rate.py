@@ -7,6 +7,7 @@ import pytest
 from evalve.gate.booking import REFUSALS, ScopeState
 from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.messages import Cost, Limit, Limits, Stated
+from evalve.gate.plain_state import from_plain, to_plain
 from evalve.gate.state import Refusal, Settlement, apply
 from evalve.testing import run_in_virtual_time
 from pacing_world import Provider, paced
@@ -165,11 +166,11 @@ def test_nothing_is_learnt_where_a_limit_is_configured() -> None:
 def test_it_is_the_same_after_it_was_stored_and_rows_from_before_can_be_read() -> None:
     state = ScopeState()
     refused(state, 10.0, served_per_s=5.0)
-    plain = state.to_plain()
+    plain = to_plain(state)
     older = {name: value for name, value in plain.items() if name != "learnt"}
 
-    assert ScopeState.from_plain(plain) == state
-    assert ScopeState.from_plain(older).learnt is None
+    assert from_plain(plain) == state
+    assert from_plain(older).learnt is None
 
 
 # -- against a provider

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -331,67 +331,6 @@ class ScopeState:
         served = max(1, unrefused, self._in_flight())
         shown = self.shown_concurrency
         self.shown_concurrency = shown.lowered(served, now_s) if shown else ShownCeiling(served, now_s)
-
-    # -- as plain values
-
-    def to_plain(self) -> dict[str, Any]:
-        return {
-            "buckets": {
-                name: [
-                    b.per_s,
-                    b.depth,
-                    b.full_at_s,
-                    b.others_per_s,
-                    b.seen_at_s,
-                    b.depth_known,
-                    b.source,
-                    b.closed_until_s,
-                    b.since_version,
-                    b.slot_s,
-                    b.sent,
-                    b.sent_before,
-                    b.taken,
-                ]
-                for name, b in self.buckets.items()
-            },
-            "stated": self.stated,
-            "holders": {
-                name: [held.in_flight, held.uncharged]
-                for name, held in self.holders.items()
-                if held.in_flight or any(held.uncharged.values())
-            },
-            "line": self.line.to_plain(),
-            "pause": [self.pause_until_s, self.pause_reason],
-            "penalised": self.penalised_at_s,
-            "concurrency": self.concurrency,
-            "shown_concurrency": astuple(self.shown_concurrency) if self.shown_concurrency else None,
-            "learnt": astuple(self.learnt) if self.learnt else None,
-            "ramp": self.ramp,
-            "version": self.version,
-            "ahead": self.ahead,
-            "unlimited": self.unlimited,
-            "begun": self.begun,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> ScopeState:
-        return cls(
-            buckets={name: Bucket(*values) for name, values in plain["buckets"].items()},
-            stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
-            holders={name: Holder(values[0], values[1]) for name, values in plain["holders"].items()},
-            line=Line.from_plain(plain.get("line", {})),  # rows from before there was one
-            pause_until_s=plain["pause"][0],
-            pause_reason=plain["pause"][1],
-            penalised_at_s=plain["penalised"],
-            concurrency=plain["concurrency"],
-            shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
-            learnt=LearntRate(*learnt) if (learnt := plain.get("learnt")) else None,  # nor was there this
-            ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
-            version=plain["version"],
-            ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],
-            unlimited=plain["unlimited"],
-            begun=plain["begun"],
-        )
 
     def after_reboot(self) -> ScopeState:
         """Clocks begin anew with the machine: limits are kept, levels are not."""

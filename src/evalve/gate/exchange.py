@@ -6,7 +6,6 @@ run on the caller's loop; what they share is the process's, and any thread and l
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from functools import partial
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
 from evalve.errors import LocalUnavailable, MissingKey
-from evalve.gate.budget import Budget, BudgetSpent
+from evalve.gate.budget import BudgetSpent
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
@@ -38,12 +37,12 @@ from evalve.gate.messages import (
 from evalve.gate.metering import Meter
 from evalve.gate.opening import Opening, opening_of
 from evalve.gate.retry import Retries, Story
+from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
+from evalve.gate.waiting import Waiting
 
 UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -89,18 +88,16 @@ class Gate:
         self._estimates = estimates
         self._meter = meter
         self._clock = clock
-        self._budget = Budget(meter.spent_usd)
-        self._unpriced: set[str] = set()
-        """Models of which it was told that their price is unknown."""
+        self._spending = Spending(estimates, meter)
 
     @property
     def budget_usd(self) -> float | None:
         """What may be spent by this process; `None` for no bound."""
-        return self._budget.limit_usd
+        return self._spending.budget.limit_usd
 
     @budget_usd.setter
     def budget_usd(self, limit_usd: float | None) -> None:
-        self._budget.limit_usd = limit_usd
+        self._spending.budget.limit_usd = limit_usd
 
     # -- whole answers
 
@@ -129,7 +126,7 @@ class Gate:
     async def _with_retries(self, errand: _Errand) -> _Tried:
         with self._retries.begin(errand.call.host) as story:
             while True:
-                with _Waiting(errand.sample, "the provider to recover"):
+                with Waiting(errand.sample, "the provider to recover"):
                     await story.may_send()
                 tried = await self._once(errand)
                 story.note(tried.problem)
@@ -183,7 +180,7 @@ class Gate:
         async with AsyncExitStack() as stack:
             story = stack.enter_context(self._retries.begin(errand.call.host))
             while True:
-                with _Waiting(errand.sample, "the provider to recover"):
+                with Waiting(errand.sample, "the provider to recover"):
                     await story.may_send()
                 begun = await self._begun(errand, stack)
                 story.note(begun.problem)
@@ -216,6 +213,7 @@ class Gate:
             await held.aclose()
             return await self._unanswered(errand, permit, error)
         except (MissingKey, LocalUnavailable):
+            await held.aclose()
             await self._not_sent(errand, permit)
             raise
         except BaseException:
@@ -298,10 +296,10 @@ class Gate:
             )
 
         try:
-            with _Waiting(errand.sample, WAITS_FOR_LIMITS):
+            with Waiting(errand.sample, WAITS_FOR_LIMITS):
                 permit = await self._limiter.admit(errand.call, cost, group=errand.group)
         except BaseException:
-            self._budget.release(errand.reserved_usd)
+            self._spending.budget.release(errand.reserved_usd)
             raise
         self._meter.sent(errand.sample, permit.waited_s)
         return permit
@@ -320,7 +318,7 @@ class Gate:
             self._meter.used(call, usage, errand.sample)
         elif problem is None:
             self._meter.used_unknown(errand.sample)
-            self._budget.keep(errand.reserved_usd)
+            self._spending.budget.keep(errand.reserved_usd)
         if problem is None:
             await self._settle(errand, permit, actual, stated=stated)
             return _Tried(reply=reply, usage=usage)
@@ -350,7 +348,7 @@ class Gate:
         if delay_s is None:
             return False
         self._meter.retry(delay_s, errand.sample)
-        with _Waiting(errand.sample, problem.kind.replace("_", " ")):
+        with Waiting(errand.sample, problem.kind.replace("_", " ")):
             await self._clock.sleep(delay_s)
         return True
 
@@ -360,20 +358,8 @@ class Gate:
 
     async def _reserve(self, errand: _Errand) -> None:
         """Stop the run before a call that would exceed the person's budget."""
-        errand.reserved_usd = 0.0
-        is_bound = False
-        if self._budget.limit_usd is not None:
-            most = self._estimates.at_most(errand.call)
-            is_bound = most is not None
-            expected = most or self._estimates.expected(errand.call, errand.group)
-            usage = Usage(round(expected.input_tokens), round(expected.output_tokens))
-            price_usd = self._meter.price_usd(errand.call, usage)
-            if price_usd is None and errand.call.model not in self._unpriced:
-                self._unpriced.add(errand.call.model)
-                _LOG.warning("the budget does not hold for %s: its price is unknown", errand.call.model)
-            errand.reserved_usd = price_usd or 0.0
         try:
-            await self._budget.reserve(errand.reserved_usd, is_bound=is_bound)
+            errand.reserved_usd = await self._spending.reserve(errand.call, errand.group)
         except BudgetSpent as error:
             if errand.sample is not None:
                 errand.sample.stop_run(str(error))
@@ -388,7 +374,7 @@ class Gate:
         stated: Mapping[Dimension, Stated] | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._budget.release(errand.reserved_usd)
+        self._spending.budget.release(errand.reserved_usd)
         await self._limiter.settle(permit, actual, stated=stated, refusal=refusal)
 
 
@@ -409,25 +395,6 @@ class _Tried:
             return self.reply
         assert self.error is not None
         raise self.error
-
-
-class _Waiting:
-    """Counts the sample as waiting, for whoever shows progress. Not a generator: that costs three times."""
-
-    __slots__ = ("_reason", "_waiting")
-
-    def __init__(self, sample: SampleContext | None, reason: str) -> None:
-        tally = sample.tally if sample is not None else None
-        self._waiting = tally.waiting if tally is not None else None
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        if self._waiting is not None:
-            self._waiting[self._reason] = self._waiting.get(self._reason, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        if self._waiting is not None:
-            self._waiting[self._reason] -= 1
 
 
 async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:

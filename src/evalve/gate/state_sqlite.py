@@ -24,6 +24,7 @@ from urllib.parse import quote
 from evalve.gate.booking import Booking, ScopeState
 from evalve.gate.holders import in_words, is_alive, name_of
 from evalve.gate.messages import Cost, Limits
+from evalve.gate.plain_state import from_plain, to_plain
 from evalve.gate.state import ScopeView, Settlement, apply
 from evalve.gate.wakeups import Wakeups
 
@@ -193,7 +194,7 @@ class SqliteState:
         return bool(dead)
 
     def _write(self, connection: sqlite3.Connection, scope: str, state: ScopeState) -> None:
-        text = _encoded(state.to_plain())
+        text = _encoded(to_plain(state))
         connection.execute(
             "INSERT OR REPLACE INTO scopes VALUES (?, ?, ?, ?, ?)",
             (scope, self._boot, state.version, text, time.time()),
@@ -209,7 +210,7 @@ class SqliteState:
         if known is not None and known[0] == row[1] and row[0] == self._boot:
             return known[1]
         try:
-            state = ScopeState.from_plain(json.loads(row[1]))
+            state = from_plain(json.loads(row[1]))
         except (ValueError, KeyError, TypeError, IndexError):
             return ScopeState()  # written by another version: limits are learnt anew
         return state if row[0] == self._boot else state.after_reboot()
