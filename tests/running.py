@@ -9,6 +9,7 @@ from typing import Any
 
 from evalve.contracts import EvaluationSpec, RecordDraft, Runnable, Store, Strategy, Tally, Task
 from evalve.declare.datasets import Dataset
+from evalve.engines.choosing import engine_for
 from evalve.options import Options, Threshold
 from evalve.records import Record
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -63,7 +64,7 @@ def runnable(
 
 
 async def running(evaluation: Runnable, store: Store, progress: Notes | None = None) -> Outcome:
-    return await run_evaluation(evaluation, store=store, progress=progress or Notes())
+    return await run_evaluation(evaluation, store=store, progress=progress or Notes(), engine_for=engine_for)
 
 
 def run(evaluation: Runnable, store: Store, progress: Notes | None = None) -> Outcome:

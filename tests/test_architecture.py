@@ -31,10 +31,11 @@ KERNEL = {
     "summary",
     "tallies",
     "testing",
+    "traces",
     "variables",
 }
 WIRING = {"checking", "gating", "wiring"}
-ROOMS = {"declare", "evaluators", "gate", "runner", "show", "simulator", "storage"}
+ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
     "cli",

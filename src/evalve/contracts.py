@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from evalve.options import Options, Threshold
-from evalve.records import Record, Sample, Score, Status
+from evalve.records import FailureClass, Record, Sample, Score, Status
+from evalve.traces import Trace
+
+T = TypeVar("T")
 
 Task = Callable[[], Awaitable[Any]]
 """A turn on a slot: a strategy awaits it once. It never raises."""
@@ -55,6 +59,10 @@ class EvaluationInfo:
     """The last computed value of every metric, for those whose function is not at hand."""
     left_out: int = 0
     """Recorded samples that are no longer in the dataset: kept, and not counted above."""
+    skipped: int = 0
+    """Samples whose function called `pytest.skip`: recorded, neither done nor failed."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many failed, by failure class; classes without any are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,10 @@ class RecordDraft:
     history_json: str | None
     run_id: str
     calls_json: str | None = None
+    failure_class: FailureClass | None = None
+    lent_json: str | None = None
+    trace_json: str | None = None
+    """The attempt's events, as `Trace.to_json` writes them; `None` where it left none."""
 
 
 class CommitSink(Protocol):
@@ -197,6 +209,8 @@ class Tally:
     """Done in an earlier run."""
     done: int = 0
     failed: int = 0
+    skipped_now: int = 0
+    """Samples of this run whose function called `pytest.skip`."""
     in_flight: int = 0
     peak_in_flight: int = 0
     waiting: dict[str, int] = field(default_factory=dict)
@@ -231,7 +245,10 @@ class CallSignals(Protocol):
 
 
 class CallsView(Protocol):
-    """What the gate tells about the calls of this process."""
+    """What the gate tells about the calls of one run."""
+
+    account: Any
+    """What the samples of the run carry (`SampleContext.account`), so that the gate knows whose a call is."""
 
     def totals(self) -> dict[str, float]:
         """Counts so far, by the names of `CallLog`; empty while no call was made."""
@@ -284,9 +301,24 @@ class CallLog:
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
 
 
+class Surroundings(Protocol):
+    """What the runner does for an attempt whose code waits. Any thread and loop may ask for it."""
+
+    def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]: ...
+    def held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]: ...
+    def call_begins(self) -> None: ...
+    def call_ends(self) -> None: ...
+    def stop_run(self, reason: str) -> None: ...
+    def when_committed(self, callback: Callable[[], None]) -> None: ...
+
+
+Ended = Literal["done", "failed", "skipped", "retried"]
+"""How a try ended: as its record says, or with another try to follow."""
+
+
 @dataclass(slots=True)  # not frozen: there is one for every try, and freezing triples its cost
 class SampleContext:
-    """What code called by a sample may know about it, and where it leaves what it learnt."""
+    """What code called by a sample may know about it and ask for, and where it leaves what it learnt."""
 
     experiment: str
     evaluation: str
@@ -295,14 +327,94 @@ class SampleContext:
     try_number: int
     calls: CallLog = field(default_factory=CallLog)
     tally: Tally | None = None
-    stop_run: Callable[[str], None] = lambda reason: None
-    """Ends the whole run, saved and resumable: no call can succeed any more."""
+    surroundings: Surroundings | None = None
+    """`None` where no run is around the sample."""
+    trace: Trace | None = None
+    """Where events go; `None` where tracing is off."""
+    account: Any = None
+    """The gate's own: cache mode, budget and totals of the run. `None` for those of the process."""
+    lent: dict[str, Any] = field(default_factory=dict)
+    """What lenders want recorded about what they lent, by argument. Plain values."""
+    ended: Ended | None = None
+    """Known to lenders when they are given back what they lent; `None` where the try was cancelled."""
+
+    def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
+        """Wait for what is not the sample's own work.
+
+        Meanwhile the slot is lent to other samples, the deadline stands still, progress shows the reason and
+        the first Ctrl-C ends the wait. Afterwards the sample queues for a slot again.
+        """
+        surroundings = self.surroundings
+        return awaitable if surroundings is None else surroundings.parked(awaitable, reason)
+
+    def held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
+        """Like `parked`, with the slot kept: for a wait in which another sample could do nothing either."""
+        surroundings = self.surroundings
+        return awaitable if surroundings is None else surroundings.held(awaitable, reason)
+
+    def stop_run(self, reason: str) -> None:
+        """End the whole run, saved and resumable: no call can succeed any more."""
+        if self.surroundings is not None:
+            self.surroundings.stop_run(reason)
+
+    def when_committed(self, callback: Callable[[], None]) -> None:
+        """Call back, on any thread, once the sample's record is committed; at once where none will be."""
+        if self.surroundings is None:
+            callback()
+        else:
+            self.surroundings.when_committed(callback)
 
 
 WAITS_FOR_LIMITS = "limits"
 """Why a sample waits (`Tally.waiting`) that a provider's limits hold back."""
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
+
+
+async def parked(awaitable: Awaitable[T], reason: str) -> T:
+    """`SampleContext.parked` of the sample that is under way; outside of samples, a plain `await`."""
+    sample = SAMPLE.get()
+    return await awaitable if sample is None else await sample.parked(awaitable, reason)
+
+
+class Lender(Protocol):
+    """An argument of an evaluation that is not handed over as it is: each attempt is lent something of it.
+
+    It may have `settings`, a mapping of plain values: they belong to the evaluation's fingerprint.
+    """
+
+    def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:
+        """Entered before the attempt, left after it whatever happens; `context.ended` then says how."""
+
+
+def is_lender(value: object) -> bool:
+    """Asked of its class: a mock has every attribute itself."""
+    return not isinstance(value, type) and callable(getattr(type(value), "lend", None))
+
+
+class Engine(Protocol):
+    """Where the function of an evaluation runs: on this loop, in a thread, in another process."""
+
+    lends_slots: bool
+    """Whether a sample that only waits leaves room for another one to run."""
+    may_block_loop: bool
+    """Whether the function runs on the event loop's thread as a coroutine, and may block it by mistake."""
+
+    async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
+        """What the function returned for these columns and loans; raises what it raised.
+
+        What its calls and its trace came to is in `context` afterwards, wherever it ran.
+        """
+
+    def occupies_loop(self) -> bool:
+        """Whether a sync function keeps the loop's own thread busy right now."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+EngineFor = Callable[["Runnable", Strategy], Engine]
+"""Chooses and starts the engine of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,3 +433,11 @@ class Runnable:
     strategy: Strategy | None = None
     retries: Any = None
     require: tuple[Threshold, ...] = ()
+    lenders: Mapping[str, Lender] = field(default_factory=dict)
+    """Arguments of which each attempt is lent something; `call` does not have them bound."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The other arguments that `call` has bound, by name."""
+    leading: tuple[Any, ...] = ()
+    """What `call` has bound by position: `self` of a method."""
+    path: str | None = None
+    """The file that declares the function, or `None` at an interactive prompt."""

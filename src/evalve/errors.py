@@ -6,6 +6,11 @@ EvalveError
 ├── DatasetError          rows cannot be read, or lack what the evaluation needs
 ├── ResultError           an evaluation function returned something that is not a score
 ├── SampleTimeout         a sample ran longer than its `timeout_s`
+├── AnswerError           a model's answer cannot be used; raise it in an evaluation
+├── AgentError            the agent under test broke; raise it in an evaluation
+├── InfrastructureError   what evalve or the machine provides broke, not what is evaluated: tried again
+│   ├── LenderError       something could not be lent to an attempt, or not be taken back
+│   └── WorkerDied        the process that ran the sample ended before it answered
 ├── StrategyError         a concurrency strategy broke its contract
 ├── StorageError          the store cannot be opened, read or written
 │   ├── NotFound          no experiment of that name
@@ -45,6 +50,26 @@ class ResultError(EvalveError):
 
 class SampleTimeout(EvalveError):
     """A sample ran longer than its `timeout_s`."""
+
+
+class AnswerError(EvalveError):
+    """A model's answer cannot be used: an evaluation raises it where no score would be true."""
+
+
+class AgentError(EvalveError):
+    """The agent under test broke: an evaluation raises it where no score would be true."""
+
+
+class InfrastructureError(EvalveError):
+    """What evalve or the machine provides broke. The sample is tried again, three times in all."""
+
+
+class LenderError(InfrastructureError):
+    """Something could not be lent to an attempt, or not be taken back."""
+
+
+class WorkerDied(InfrastructureError):
+    """The process that ran the sample ended before it answered."""
 
 
 class StrategyError(EvalveError):

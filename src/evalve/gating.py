@@ -128,6 +128,7 @@ class Calls:
     """The gate's figures for a run; a run whose samples call no model builds no gate."""
 
     def __init__(self) -> None:
+        self.account: Any = None
         built = _HOUSES.get(os.getpid())
         self._since_s = built.state.now_s() if built is not None else 0.0
 

@@ -66,6 +66,9 @@ class Options:
     cache: Literal["on", "off", "read", "refresh"] | None = None
     no_cache: bool | None = None
     budget_usd: float | None = None
+    engine: Literal["auto", "processes"] | None = None
+    workers: int | None = None
+    trace: Literal["on", "off"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("no_cache", "no-cache", switched_on, "the same as --cache off"),
     Option("budget_usd", "budget-usd", _usd, "stop before calls cost more than this", "USD"),
+    Option(
+        "engine",
+        "engine",
+        _choice("auto", "processes"),
+        "where samples run: auto: in this process; processes: in others, for sync functions that compute",
+        "auto|processes",
+    ),
+    Option("workers", "workers", _whole(1), "how many processes --engine processes starts (cores)", "N"),
+    Option(
+        "trace",
+        "trace",
+        _choice("on", "off"),
+        "whether what samples do (calls with request and answer, notes) is recorded",
+        "on|off",
+    ),
 )
 
 _BY_KEY = {key: option for option in OPTIONS for key in option.keys}

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Status = Literal["done", "failed"]
+Status = Literal["done", "failed", "skipped"]
+"""`skipped`: the function called `pytest.skip`, which is neither a result nor a failure."""
+
+FailureClass = Literal["code", "answer", "agent", "provider", "timeout", "infrastructure"]
+"""Whose a failure is: the evaluation's own code, what the model answered, the agent under test, the
+provider, the deadline, or what evalve and the machine lend."""
+
+FAILURE_CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 
 
 class Score:
@@ -89,6 +96,7 @@ class Failure:
     """The exception's class name."""
     message: str
     traceback: str = ""
+    failure_class: FailureClass = "code"
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}" if self.message else self.kind
@@ -129,6 +137,10 @@ class Record:
     """Every try, those of earlier runs included; empty where the one try succeeded."""
     calls: dict[str, Any] | None = None
     """What its calls to models came to: requests, cached, tokens, cost_usd, waited_s; `None` without any."""
+    lent: dict[str, Any] | None = None
+    """What lenders noted about what they lent, by argument: the path of a kept workspace, for one."""
+    id: int = 0
+    """Of the record in its store; 0 where it comes from none."""
 
     @property
     def ok(self) -> bool:

@@ -21,6 +21,7 @@ from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.declare.variants import variant
+from evalve.engines.choosing import engine_for
 from evalve.errors import Interrupted
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -127,7 +128,12 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
     """Run one evaluation, its calls treated as its options ask."""
     gating.ask(evaluation.options)
     return await run_evaluation(
-        evaluation, store=store, progress=progress, calls=gating.Calls(), git_commit=git_commit(folder)
+        evaluation,
+        store=store,
+        progress=progress,
+        engine_for=engine_for,
+        calls=gating.Calls(),
+        git_commit=git_commit(folder),
     )
 
 

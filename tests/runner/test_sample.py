@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from evalve.contracts import CommitSink, RecordDraft, Store
 from evalve.errors import SampleTimeout
 from evalve.records import Failure, Result, Score, Try
-from evalve.runner import sample as sample_module
+from evalve.runner import commits as commits_module
 from evalve.runner.attempted import Attempted, utc_text
+from evalve.runner.scoring import ScoreWriter
+from evalve.runner.surroundings import AttemptSurroundings
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from running import records, rows, run, runnable, running
@@ -25,25 +27,33 @@ def store() -> Iterator[Store]:
     store.close()
 
 
+class _NoWaits:
+    stood_still_s = 0.0
+
+
+NO_WAITS = cast(AttemptSurroundings, _NoWaits())
+
+
 def attempted(*steps: Callable[[Attempted], None], took_s: float = 2.0) -> Attempted:
     """An attempt whose first try took `took_s` and ended in these steps."""
-    attempt = Attempted(10.0)
+    attempt = Attempted(10.0, NO_WAITS, None)
     attempt.begin_try(10.0)
+    attempt.begin_call(10.0)
     for step in steps:
         step(attempt)
-    attempt.end_try(10.0 + took_s)
+    attempt.end_call(10.0 + took_s)
     return attempt
 
 
 class TestAttempted:
     def test_a_score_that_was_returned_is_taken(self) -> None:
-        attempt = attempted(lambda attempt: attempt.take(Score("m", True)))
+        attempt = attempted(lambda attempt: attempt.take(Score("m", True), ScoreWriter()))
 
         assert attempt.scored is not None
         assert (attempt.scored.scores, attempt.failure, attempt.error) == ([Score("m", True)], None, None)
 
     def test_a_value_without_a_score_is_a_failure_without_an_error(self) -> None:
-        attempt = attempted(lambda attempt: attempt.take("yes"))
+        attempt = attempted(lambda attempt: attempt.take("yes", ScoreWriter()))
 
         assert (attempt.scored, attempt.error) == (None, None)
         assert attempt.failure is not None
@@ -57,17 +67,19 @@ class TestAttempted:
     def test_an_error_of_our_own_needs_no_traceback(self) -> None:
         attempt = attempted(lambda attempt: attempt.fail(SampleTimeout("too long")))
 
-        assert attempt.failure == Failure("SampleTimeout", "too long")
+        assert attempt.failure == Failure("SampleTimeout", "too long", failure_class="timeout")
 
     def test_a_result_that_replaces_an_error_takes_the_failure_away(self) -> None:
-        attempt = attempted(lambda attempt: attempt.fail(ValueError("no")), lambda attempt: attempt.take(0.5))
+        attempt = attempted(
+            lambda attempt: attempt.fail(ValueError("no")), lambda attempt: attempt.take(0.5, ScoreWriter())
+        )
 
         assert attempt.failure is None
         assert attempt.scored is not None
 
     def test_an_error_after_a_result_takes_the_scores_away(self) -> None:
         attempt = attempted(
-            lambda attempt: attempt.take(True), lambda attempt: attempt.fail(ValueError("no"))
+            lambda attempt: attempt.take(True, ScoreWriter()), lambda attempt: attempt.fail(ValueError("no"))
         )
 
         assert attempt.scored is None
@@ -75,7 +87,8 @@ class TestAttempted:
     def test_working_time_is_the_sum_of_the_tries(self) -> None:
         attempt = attempted(took_s=2.0)
         attempt.begin_try(20.0)
-        attempt.end_try(23.0)
+        attempt.begin_call(20.0)
+        attempt.end_call(23.0)
 
         assert (attempt.tries, attempt.working_s, attempt.first_started_s, attempt.ended_s) == (
             2,
@@ -107,8 +120,7 @@ class TestAttempted:
         assert attempt.failure == Failure("ValueError", "no", "ValueError: no\n")
 
     def test_a_run_that_stops_while_a_result_asks_again_leaves_an_interruption(self) -> None:
-        attempt = attempted(lambda attempt: attempt.take(True))
-        attempt.scored = None
+        attempt = attempted(lambda attempt: attempt.take(True, ScoreWriter()))
 
         attempt.give_up()
 
@@ -155,7 +167,7 @@ def test_a_run_ends_when_its_last_record_is_committed(store: Store) -> None:
 def test_samples_wait_where_too_many_records_are_on_their_way(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample_module, "MOST_UNCOMMITTED", 3)
+    monkeypatch.setattr(commits_module, "MOST_UNCOMMITTED", 3)
     late: Any = LateStore(store)
 
     outcome = run(runnable(quick, rows(*"abcdefghij"), max_concurrency=2), late)

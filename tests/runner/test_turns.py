@@ -12,6 +12,7 @@ from evalve.concurrency import Batch, Sequential, SlidingWindow
 from evalve.contracts import Store, Strategy, Tally, Task
 from evalve.declare.datasets import Dataset
 from evalve.runner.plan import Plan
+from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
 from evalve.runner.turns import Body, Ending, Turns
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
@@ -38,13 +39,33 @@ class Bodies:
         plan = Plan(self._rows, store, 1, key="key", repeat=1, longest_first=False)
         self.tally = Tally("exp", "eval_x", started_s=0.0)
         self.events: list[tuple[str, float]] = []
-        self.turns = Turns(plan, lambda body: drive(self, body), self.tally)
+        self.owed = 0
+        self.turns = Turns(plan, lambda body: drive(self, body), self.tally, owed=lambda: self.owed)
+        self._surroundings = RunSurroundings(self.tally, lends_slots=True)
 
     async def run(self, strategy: Strategy) -> None:
         try:
             await self.turns.run(strategy)
         finally:
             await self._rows.close()
+
+    async def wait(self, body: Body, delay_s: float) -> bool:
+        """Whether the wait was not ended by a stop."""
+        try:
+            await AttemptSurroundings(self._surroundings, body).parked(asyncio.sleep(delay_s), "retry")
+        except WaitEnded:
+            if body.is_cancelling():
+                raise
+            return False
+        return True
+
+    def owe_a_record_for(self, delay_s: float) -> None:
+        def commit() -> None:
+            self.owed -= 1
+            self.turns.recheck()
+
+        self.owed += 1
+        self.later(delay_s, commit)
 
     def note(self, event: str) -> None:
         self.events.append((event, round(asyncio.get_running_loop().time(), 6)))
@@ -82,7 +103,7 @@ async def wait_ten_seconds_once(bodies: Bodies, body: Body) -> Ending:
     name = body.attempt.sample.id
     bodies.note(f"{name} starts")
     await asyncio.sleep(1.0)
-    goes_on = await bodies.turns.wait(body, 10.0, "retry")
+    goes_on = await bodies.wait(body, 10.0)
     bodies.note(f"{name} {'goes on' if goes_on else 'gives up'}")
     if goes_on:
         await asyncio.sleep(1.0)
@@ -181,7 +202,7 @@ def test_a_stop_while_a_body_queues_for_its_turn_ends_it(store: Store) -> None:
 
     bodies = _run(store, drive, names="ab", meanwhile=lambda bodies: bodies.later(50.0, bodies.turns.stop))
 
-    assert bodies.events == [("a starts", 0.0), ("a gives up", 101.0)]
+    assert bodies.events == [("a starts", 0.0), ("a gives up", 50.0)]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -189,7 +210,7 @@ def test_a_cancel_ends_bodies_that_run_wait_or_queue(store: Store, strategy: Str
     async def drive(bodies: Bodies, body: Body) -> Ending:
         try:
             if body.attempt.sample.id in "ab":
-                await bodies.turns.wait(body, 10.0 if body.attempt.sample.id == "a" else 1000.0, "retry")
+                await bodies.wait(body, 10.0 if body.attempt.sample.id == "a" else 1000.0)
             await asyncio.sleep(100.0)
         finally:
             bodies.note(body.attempt.sample.id)
@@ -232,8 +253,7 @@ def test_the_run_is_over_only_when_everything_is_committed(store: Store) -> None
     ended_at: list[float] = []
 
     async def drive(bodies: Bodies, body: Body) -> Ending:
-        bodies.turns.will_commit()
-        bodies.later(30.0, lambda: bodies.turns.committed(1))
+        bodies.owe_a_record_for(30.0)
         return "done"
 
     async def run() -> None:
@@ -255,8 +275,7 @@ def test_a_strategy_that_raises_ends_the_run_once_what_it_did_is_committed(store
                 raise ZeroDivisionError("a mistake in the strategy")
 
     async def drive(bodies: Bodies, body: Body) -> Ending:
-        bodies.turns.will_commit()
-        bodies.later(30.0, lambda: bodies.turns.committed(1))
+        bodies.owe_a_record_for(30.0)
         return "done"
 
     async def run() -> float:

@@ -19,6 +19,7 @@ from evalve.contracts import EvaluationSpec, Runnable, Strategy
 from evalve.declare.captured import captured_values
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
+from evalve.declare.lenders import lenders_among, settings_of
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
 
@@ -79,12 +80,14 @@ class Evaluation:
         leading: tuple[Any, ...] = (),
     ) -> Runnable:
         """Everything the runner needs, with the fixtures bound."""
+        lenders = lenders_among(self.function, self.columns, arguments)
+        arguments = {name: value for name, value in arguments.items() if name not in lenders}
         spec = EvaluationSpec(
             experiment=experiment,
             key=key,
             name=self.name + variant,
             columns=self.columns,
-            fingerprint=fingerprint(self.function, self.columns, self.captured),
+            fingerprint=fingerprint(self.function, self.columns, self.captured) | settings_of(lenders),
         )
         bound = (
             functools.partial(self.function, *leading, **arguments) if leading or arguments else self.function
@@ -99,6 +102,10 @@ class Evaluation:
             strategy=self.strategy,
             retries=self.retries,
             require=self.require,
+            lenders=lenders,
+            arguments=arguments,
+            leading=leading,
+            path=None if self.path is None else str(self.path),
         )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from evalve.contracts import is_lender
 from evalve.jsontext import digest, to_json
 
 _LONGEST = 60
@@ -14,7 +15,7 @@ _DEEPEST = 20
 
 def variant(arguments: Mapping[str, Any]) -> str:
     """`[model=gpt, settings={"temperature":0.5}]`; objects that are not made of plain values do not count."""
-    texts = {name: _text(value) for name, value in sorted(arguments.items())}
+    texts = {name: _text(value) for name, value in sorted(arguments.items()) if not is_lender(value)}
     said = [f"{name}={text}" for name, text in texts.items() if text is not None]
     return f"[{', '.join(said)}]" if said else ""
 

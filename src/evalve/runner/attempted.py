@@ -9,80 +9,115 @@ from typing import Any
 
 from evalve.contracts import CallLog
 from evalve.errors import EvalveError
-from evalve.records import Failure, Try
+from evalve.records import Failure, Status, Try
+from evalve.runner.failing import failure_class_of, is_skip
 from evalve.runner.retries import Tried
-from evalve.runner.scoring import Scored, to_scored
+from evalve.runner.scoring import Scored, ScoreWriter, to_scored
+from evalve.runner.surroundings import AttemptSurroundings
+from evalve.traces import Trace
 
 
 class Attempted:
     """What has happened to one attempt so far."""
 
     __slots__ = (
+        "_call_began_s",
+        "_still_before_s",
         "_try_began_s",
         "_try_started_at",
-        "_waited_before_s",
         "calls",
         "ended_s",
         "error",
         "failure",
         "first_started_s",
         "history",
+        "infrastructure_failures",
+        "lent",
         "may_retry",
         "scored",
+        "scores_json",
         "started_at",
+        "status",
+        "surroundings",
+        "trace",
         "tries",
         "try_is_open",
         "waited_s",
         "working_s",
     )
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, surroundings: AttemptSurroundings, trace: Trace | None) -> None:
+        self.surroundings = surroundings
+        self.trace = trace
         self.first_started_s = self.ended_s = now_s
         self.started_at = ""
+        self.status: Status = "failed"
         self.scored: Scored | None = None
+        self.scores_json = "[]"
         self.failure: Failure | None = None
         self.error: BaseException | None = None
         self.history: list[Try] = []
         self.tries = 0
+        self.infrastructure_failures = 0
         self.working_s = 0.0
         self.waited_s = 0.0
         self.may_retry = True
         self.try_is_open = False
         self.calls = CallLog()
-        self._waited_before_s = 0.0
-        self._try_began_s = now_s
+        self.lent: dict[str, Any] | None = None
+        self._still_before_s = 0.0
+        self._try_began_s = self._call_began_s = now_s
         self._try_started_at = ""
 
     def begin_try(self, now_s: float) -> None:
         self.tries += 1
         self.scored = self.failure = self.error = None
+        self.status, self.scores_json = "failed", "[]"
         self.try_is_open = True
-        self._try_began_s = now_s
-        self._waited_before_s = self.calls.waited_s
+        self._try_began_s = self.ended_s = now_s
         self._try_started_at = utc_text(time.time())
         if self.tries == 1:
             self.started_at = self._try_started_at
 
-    def end_try(self, now_s: float) -> None:
-        self.ended_s = now_s
-        waited_s = self.calls.waited_s - self._waited_before_s  # for limits, inside the function
-        self.working_s += max(0.0, now_s - self._try_began_s - waited_s)
+    def begin_call(self, now_s: float) -> None:
+        self._call_began_s = now_s
+        self._still_before_s = self.surroundings.stood_still_s
 
-    def take(self, value: Any) -> None:
+    def end_call(self, now_s: float) -> None:
+        """Only the time in which the function did something is work."""
+        self.ended_s = now_s
+        still_s = self.surroundings.stood_still_s - self._still_before_s
+        self.working_s += max(0.0, now_s - self._call_began_s - still_s)
+
+    def take(self, value: Any, writer: ScoreWriter) -> None:
         """Accept what the function returned, or what a retry policy put in its place."""
         try:
-            self.scored, self.failure = to_scored(value), None
-        except EvalveError as error:
-            self.scored, self.failure = None, Failure(type(error).__name__, str(error))
+            self.scored = to_scored(value)
+            self.scores_json = writer.to_json(self.scored.scores)
+            self.status, self.failure = "done", None
+        except (
+            EvalveError
+        ) as error:  # nothing that is a score, or one that names a metric that does not exist
+            self.status, self.scored, self.scores_json = "failed", None, "[]"
+            self.failure = Failure(type(error).__name__, str(error))
 
     def fail(self, error: BaseException) -> None:
-        self.scored, self.error = None, error
+        self.scored, self.scores_json, self.error = None, "[]", error
+        if is_skip(error):
+            self.status, self.may_retry = "skipped", False
+            self.failure = Failure("Skipped", _message(error))
+            return
+        self.status = "failed"
         ours = isinstance(error, EvalveError)
         text = "" if ours else "".join(traceback.format_exception(_below_the_runner(error)))
-        self.failure = Failure(type(error).__name__, _message(error), text)
+        made_calls = bool(self.calls.requests or self.calls.cached)
+        failure_class = failure_class_of(error, made_calls=made_calls)
+        self.infrastructure_failures += failure_class == "infrastructure"
+        self.failure = Failure(type(error).__name__, _message(error), text, failure_class)
 
     def give_up(self) -> None:
         """The run stops before the next try: the last error stands, and a later run tries again."""
+        self.status, self.scored, self.scores_json = "failed", None, "[]"
         if self.failure is None:
             self.failure = Failure("Interrupted", "the run was stopped before the next try")
 
@@ -114,10 +149,11 @@ def _below_the_runner(error: BaseException) -> BaseException:
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith(_OUR_FOLDER) or "/asyncio/" in filename
+    return filename.startswith(_OUR_FOLDERS) or "/asyncio/" in filename
 
 
-_OUR_FOLDER = __file__.rpartition("/")[0]
+_PACKAGE = __file__.rpartition("/runner/")[0]
+_OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/")
 
 
 def utc_text(seconds: float) -> str:

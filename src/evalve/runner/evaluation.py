@@ -19,24 +19,24 @@ from evalve import concurrency, options
 from evalve.contracts import (
     WAITS_FOR_LIMITS,
     CallsView,
+    EngineFor,
     EvaluationInfo,
     Progress,
     Rows,
     RunInfo,
     Runnable,
     Store,
-    Strategy,
     Tally,
 )
 from evalve.errors import ExperimentChanged, NotFound
 from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.attempted import utc_text
-from evalve.runner.calling import AwaitedCalls, InlineCalls, ThreadCalls
+from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
-from evalve.runner.sample import SampleRunner
+from evalve.runner.sample import SampleRunner, SampleSettings
 from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
@@ -67,6 +67,7 @@ async def run_evaluation(
     *,
     store: Store,
     progress: Progress,
+    engine_for: EngineFor,
     calls: CallsView | None = None,
     git_commit: str | None = None,
 ) -> Outcome:
@@ -80,7 +81,7 @@ async def run_evaluation(
     if calls is not None:
         tally.held_by, tally.spent = calls.held_by, calls.spent
     async with _opened(evaluation.rows) as rows:
-        journey = _Journey(evaluation, evaluation_id, rows, store, tally, calls, git_commit)
+        journey = _Journey(evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit)
         store.begin_run(journey.run, total=journey.plan.total)
         progress.started(tally)
         try:
@@ -104,6 +105,7 @@ class _Journey:
         rows: Rows,
         store: Store,
         tally: Tally,
+        engine_for: EngineFor,
         calls: CallsView | None,
         git_commit: str | None,
     ) -> None:
@@ -142,19 +144,26 @@ class _Journey:
         self._calls_before = calls.totals() if calls is not None else {}
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
-        self._call = _calls(evaluation, self.strategy)
+        self._engine = engine_for(evaluation, self.strategy)
+        self._commits = Commits(store, tally)
         self._samples = SampleRunner(
-            experiment=evaluation.spec.experiment,
-            evaluation=evaluation.spec.name,
-            evaluation_id=evaluation_id,
-            run_id=self.run.id,
-            call=self._call,
+            SampleSettings(
+                experiment=evaluation.spec.experiment,
+                evaluation=evaluation.spec.name,
+                evaluation_id=evaluation_id,
+                run_id=self.run.id,
+                timeout_s=asked.timeout_s,
+                traces=asked.trace != "off",
+                account=None if calls is None else calls.account,
+            ),
+            engine=self._engine,
+            lenders=evaluation.lenders,
             retries=retry_policy(evaluation.retries),
-            timeout_s=asked.timeout_s,
-            store=store,
+            commits=self._commits,
             tally=tally,
         )
-        self.turns = self._samples.turns = Turns(self.plan, self._samples.run, tally)
+        self.turns = Turns(self.plan, self._samples.run, tally, owed=self._commits.owed)
+        self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress) -> None:
         def tell(text: str) -> None:
@@ -166,13 +175,11 @@ class _Journey:
         if watch is not None and self._calls is not None:
             watch(_Signals(self.tally, self._calls))
         with ExitStack() as stack:
-            stack.callback(self._call.close)
-            if isinstance(self._call, AwaitedCalls):
+            stack.callback(self._engine.close)
+            if self._engine.may_block_loop:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
-            stack.enter_context(
-                interruptible(self.turns, tell=tell, blocked=lambda: _runs_inline(self._call))
-            )
+            stack.enter_context(interruptible(self.turns, tell=tell, blocked=self._engine.occupies_loop))
             await self.turns.run(self.strategy)
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
@@ -192,8 +199,8 @@ class _Journey:
         )
 
     def _report(self) -> dict[str, Any]:
-        tally, samples = self.tally, self._samples
-        started_s, ended_s = samples.first_start_s, samples.last_commit_s
+        tally = self.tally
+        started_s, ended_s = self._samples.first_start_s, self._commits.last_commit_s
         return {
             "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
             "ran": tally.done + tally.failed,
@@ -232,17 +239,6 @@ class _Signals:
         totals = self.calls.totals()
         lost = totals.get("retries", 0) - totals.get("refusals", 0)
         return int(lost), int(totals.get("requests", 0))
-
-
-def _calls(evaluation: Runnable, strategy: Strategy) -> AwaitedCalls | InlineCalls | ThreadCalls:
-    if evaluation.is_async:
-        return AwaitedCalls(evaluation.call)
-    one_by_one = isinstance(strategy, concurrency.Sequential) and evaluation.options.timeout_s is None
-    return InlineCalls(evaluation.call) if one_by_one else ThreadCalls(evaluation.call)
-
-
-def _runs_inline(call: object) -> bool:
-    return isinstance(call, InlineCalls) and call.running
 
 
 @asynccontextmanager

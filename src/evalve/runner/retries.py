@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evalve.errors import OptionError
+from evalve.errors import OptionError, WorkerDied
 
 TRIES = 3
+WORKER_DEATHS = 2
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 
@@ -74,6 +75,8 @@ class Verdict:
     delay_s: float | None = None
     replaced: bool = False
     value: Any = None
+    reason: str = "retry"
+    """What progress shows meanwhile."""
 
 
 STOP = Verdict()
@@ -125,6 +128,22 @@ def is_network_error(error: BaseException) -> bool:
     return any(
         f"{c.__module__.partition('.')[0]}.{c.__name__}" in _NETWORK_CLASSES for c in type(error).__mro__
     )
+
+
+class InfrastructureRetries:
+    """For what broke around a sample: it says nothing about the sample, whatever retries that one has."""
+
+    def __init__(self, *, jitter: Callable[[], float] = random.random) -> None:
+        self._jitter = jitter
+
+    def after(self, error: BaseException | None, times: int) -> Verdict:
+        """`times` counts the tries of the sample that broke so, this one included."""
+        # whatever kills its worker twice is the cause, not the victim
+        most = WORKER_DEATHS if isinstance(error, WorkerDied) else TRIES
+        if times >= most:
+            return STOP
+        delay_s = FIRST_DELAY_S * 2.0 ** (times - 1) + self._jitter()
+        return Verdict(delay_s=delay_s, reason="infrastructure")
 
 
 class TenacityRetries:

@@ -3,125 +3,186 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from evalve.contracts import SAMPLE, CallLog, RecordDraft, SampleContext, Store, Tally
-from evalve.errors import EvalveError, SampleTimeout
+from evalve.clock import LOOP_CLOCK
+from evalve.contracts import SAMPLE, CallLog, Engine, Lender, RecordDraft, SampleContext, Tally
+from evalve.errors import LenderError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
-from evalve.runner.calling import Call
+from evalve.runner.commits import Commits
+from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
-from evalve.runner.retries import STOP, RetryPolicy, Tried, Verdict
+from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
 from evalve.runner.scoring import ScoreWriter
-from evalve.runner.turns import Body, Ending, Turns
+from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
+from evalve.runner.turns import Body, Ending
+from evalve.traces import Trace
 
-MOST_UNCOMMITTED = 1000
-"""A body waits for the store before it ends its turn where more records than this are on their way."""
+
+@dataclass(frozen=True, slots=True)
+class SampleSettings:
+    """What holds for every attempt of one run."""
+
+    experiment: str
+    evaluation: str
+    evaluation_id: int
+    run_id: str
+    timeout_s: float | None
+    traces: bool
+    account: Any
+    """The gate's: cache mode, budget and totals of the run."""
 
 
 class SampleRunner:
-    """Runs attempts of one evaluation and hands their records to the store."""
+    """Runs attempts of one evaluation and hands their records over."""
 
     def __init__(
         self,
+        settings: SampleSettings,
         *,
-        experiment: str,
-        evaluation: str,
-        evaluation_id: int,
-        run_id: str,
-        call: Call,
+        engine: Engine,
+        lenders: Mapping[str, Lender],
         retries: RetryPolicy,
-        timeout_s: float | None,
-        store: Store,
+        commits: Commits,
         tally: Tally,
     ) -> None:
-        self.turns: Turns | None = None
         self.first_start_s: float | None = None
-        self.last_commit_s: float | None = None
-        self._experiment = experiment
-        self._evaluation = evaluation
-        self._evaluation_id = evaluation_id
-        self._run_id = run_id
-        self._call = call
+        self._settings = settings
+        self._engine = engine
+        self._lenders = lenders
         self._retries = retries
-        self._timeout_s = timeout_s
-        self._store = store
+        self._infrastructure = InfrastructureRetries()
+        self._commits = commits
         self._tally = tally
         self._writer = ScoreWriter()
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Event()
+        self._run = RunSurroundings(tally, lends_slots=engine.lends_slots)
 
     async def run(self, body: Body) -> Ending:
         """Try, wait, try again; then record."""
-        attempt = Attempted(self._loop.time())
+        attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), self._trace())
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
-        while True:
-            tried = await self._try(body, attempt)
-            verdict = await self._judge(tried, attempt)
-            if verdict.delay_s is None:
-                break
-            attempt.scored = None
-            attempt.note_try(self._run_id, asked_again=tried.error is None)
-            if tried.error is not None:
-                attempt.calls.ordinals.clear()  # the same questions again; a result asks for new answers
-            waits_from_s = self._loop.time()
-            goes_on = await self._turns.wait(body, verdict.delay_s, "retry")
-            attempt.waited_s += self._loop.time() - waits_from_s
-            if not goes_on:
-                attempt.give_up()
-                break
+        try:
+            while (verdict := await self._try(body, attempt)).delay_s is not None:
+                if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
+                    break
+        except BaseException:
+            self._commits.call_back(attempt.surroundings.callbacks)
+            raise
         draft = self._draft(body, attempt)
-        await self._record(draft)
-        return draft.status
+        await self._commits.add(draft, attempt.surroundings.callbacks)
+        return "failed" if draft.status == "failed" else "done"
 
-    async def _judge(self, tried: Tried, attempt: Attempted) -> Verdict:
+    def _trace(self) -> Trace | None:
+        return Trace() if self._settings.traces else None
+
+    async def _may_try_again(self, delay_s: float, reason: str, body: Body, attempt: Attempted) -> bool:
+        """Wait for the next try; false where the run stops first."""
+        asked_again = attempt.error is None
+        attempt.note_try(self._settings.run_id, asked_again=asked_again)
+        if not asked_again:
+            attempt.calls.ordinals.clear()  # the same questions again; a result asks for new answers
+        waits_from_s = self._loop.time()
+        try:
+            await attempt.surroundings.parked_between_tries(LOOP_CLOCK.sleep(delay_s), reason)
+        except WaitEnded:
+            if body.is_cancelling():
+                raise
+            _forget_cancellation()
+            attempt.give_up()
+            return False
+        finally:
+            attempt.waited_s += self._loop.time() - waits_from_s
+        return True
+
+    async def _try(self, body: Body, attempt: Attempted) -> Verdict:
+        """Call the function once, with what it is lent, and see what follows.
+
+        Every exception but a cancellation ends here: it is this sample's alone.
+        """
+        sample, settings = body.attempt.sample, self._settings
+        attempt.begin_try(self._loop.time())
+        context = SampleContext(
+            settings.experiment,
+            settings.evaluation,
+            sample.id,
+            body.attempt.repeat,
+            attempt.tries,
+            attempt.calls,
+            self._tally,
+            attempt.surroundings,
+            attempt.trace,
+            settings.account,
+        )
+        SAMPLE.set(context)
+        if not self._lenders:
+            value = await self._called(body, attempt, context, own_values(sample.values))
+            return await self._judge(value, attempt)
+        return await self._try_with_loans(body, attempt, context)
+
+    async def _try_with_loans(self, body: Body, attempt: Attempted, context: SampleContext) -> Verdict:
+        loans = Loans(self._lenders, context)
+        attempt.lent = context.lent
+        error: BaseException | None = None
+        verdict = STOP
+        not_returned: LenderError | None = None
+        try:
+            value = None
+            try:
+                lent = await loans.take()
+            except LenderError as not_lent:
+                attempt.fail(not_lent)
+            else:
+                values = {**own_values(body.attempt.sample.values), **lent}
+                value = await self._called(body, attempt, context, values)
+            error = attempt.error
+            verdict = await self._judge(value, attempt)
+            context.ended = attempt.status if verdict.delay_s is None else "retried"
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            not_returned = await loans.give_back(error)
+        if not_returned is None:
+            return verdict
+        attempt.fail(not_returned)
+        return await self._judge(None, attempt)
+
+    async def _judge(self, value: Any, attempt: Attempted) -> Verdict:
         """Ask the retry policy. A predicate or callback of it that raises is this sample's failure too."""
         if not attempt.may_retry:
             return STOP
+        failure = attempt.failure
+        if failure is not None and failure.failure_class == "infrastructure":
+            return self._infrastructure.after(attempt.error, attempt.infrastructure_failures)
         try:
-            verdict = await self._retries.after(tried)
+            verdict = await self._retries.after(attempt.as_tried(value))
             if verdict.replaced:
-                attempt.take(verdict.value)
+                attempt.take(verdict.value, self._writer)
             return verdict
         except Exception as error:
             attempt.fail(error)
             return STOP
 
-    @property
-    def _turns(self) -> Turns:
-        assert self.turns is not None
-        return self.turns
-
-    async def _try(self, body: Body, attempt: Attempted) -> Tried:
-        """Call the function once. Every exception but a cancellation ends here: it is this sample's alone."""
-        sample = body.attempt.sample
-        attempt.begin_try(self._loop.time())
-        SAMPLE.set(
-            SampleContext(
-                self._experiment,
-                self._evaluation,
-                sample.id,
-                body.attempt.repeat,
-                attempt.tries,
-                attempt.calls,
-                self._tally,
-                self._stop_run,
-            )
-        )
+    async def _called(
+        self, body: Body, attempt: Attempted, context: SampleContext, values: dict[str, Any]
+    ) -> Any:
         value = None
+        attempt.begin_call(self._loop.time())
         try:
-            value = await self._called(own_values(sample.values), attempt)
-            attempt.take(value)
+            value = await self._within_deadline(values, attempt, context)
+            attempt.take(value, self._writer)
         except asyncio.CancelledError as error:
-            if self._turns.is_cancelling():
+            if body.is_cancelling():
                 raise
-            _forget_cancellation()
             attempt.fail(error)  # raised by the function itself, not asked for by us
+            _forget_cancellation()
         except KeyboardInterrupt:
-            if not self._turns.stopping:
+            if not body.is_stopping():
                 raise
             raise asyncio.CancelledError from None  # the second Ctrl-C, in a function on this thread
         except GeneratorExit as error:
@@ -130,38 +191,40 @@ class SampleRunner:
             attempt.fail(error)
         except BaseException as error:
             attempt.fail(error)
-        attempt.end_try(self._loop.time())
-        return attempt.as_tried(value)
+        attempt.end_call(self._loop.time())
+        if attempt.surroundings.wait_ended:
+            raise WaitEnded  # whatever it made of that, it lacks what it waited for
+        return value
 
-    async def _called(self, values: dict[str, Any], attempt: Attempted) -> Any:
-        if self._timeout_s is None:
-            return await self._call(values)
-        left_s = self._timeout_s - attempt.working_s
+    async def _within_deadline(
+        self, values: dict[str, Any], attempt: Attempted, context: SampleContext
+    ) -> Any:
+        timeout_s = self._settings.timeout_s
+        if timeout_s is None:
+            return await self._engine.call(values, context)
         try:
-            async with asyncio.timeout(left_s) as deadline:
-                return await self._call(values)
+            async with asyncio.timeout(timeout_s - attempt.working_s) as deadline:
+                with attempt.surroundings.under(deadline):
+                    return await self._engine.call(values, context)
         except TimeoutError:
             if not deadline.expired():
                 raise
             attempt.may_retry = False
-            raise SampleTimeout(
-                f"ran for {self._timeout_s:g} s without an end (timeout_s={self._timeout_s:g})"
-            ) from None
+            raise SampleTimeout(f"ran for {timeout_s:g} s without an end (timeout_s={timeout_s:g})") from None
 
     def _draft(self, body: Body, attempt: Attempted) -> RecordDraft:
-        scores_json = self._scores_json(attempt)
         scored, failure = attempt.scored, attempt.failure
         history = None
         if attempt.history or failure is not None:
             if attempt.try_is_open:
-                attempt.note_try(self._run_id)
+                attempt.note_try(self._settings.run_id)
             history = to_json([asdict(one) for one in attempt.history])
         return RecordDraft(
-            evaluation_id=self._evaluation_id,
+            evaluation_id=self._settings.evaluation_id,
             sample=body.attempt.sample,
             repeat=body.attempt.repeat,
-            status="done" if scored is not None else "failed",
-            scores_json=scores_json,
+            status=attempt.status,
+            scores_json=attempt.scores_json,
             failure_json=None if scored is not None or failure is None else to_json(asdict(failure)),
             prompt_json=None if scored is None or scored.prompt is None else to_json(scored.prompt),
             response_json=None if scored is None or scored.response is None else to_json(scored.response),
@@ -170,45 +233,14 @@ class SampleRunner:
             working_s=attempt.working_s,
             tries=attempt.tries,
             history_json=history,
-            run_id=self._run_id,
+            run_id=self._settings.run_id,
             calls_json=_calls_json(attempt.calls),
+            failure_class=failure.failure_class
+            if failure is not None and attempt.status == "failed"
+            else None,
+            lent_json=to_json(attempt.lent) if attempt.lent else None,
+            trace_json=None if attempt.trace is None else attempt.trace.to_json(),
         )
-
-    def _scores_json(self, attempt: Attempted) -> str:
-        if attempt.scored is None:
-            return "[]"
-        try:
-            return self._writer.to_json(attempt.scored.scores)
-        except EvalveError as error:  # a score names a metric that does not exist
-            attempt.fail(error)
-            return "[]"
-
-    def _stop_run(self, reason: str) -> None:
-        """Any thread may ask for it: no further call can succeed."""
-        self._loop.call_soon_threadsafe(self._turns.stop, reason)
-
-    async def _record(self, draft: RecordDraft) -> None:
-        turns = self._turns
-        turns.will_commit()
-        self._store.add(draft, self)
-        while turns.uncommitted() > MOST_UNCOMMITTED:
-            self._room.clear()
-            await self._room.wait()
-
-    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
-        """Called by the store on its own thread, once per transaction."""
-        self._loop.call_soon_threadsafe(self._count, drafts, error)
-
-    def _count(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
-        if error is None:
-            failed = sum(draft.status == "failed" for draft in drafts)
-            self._tally.failed += failed
-            self._tally.done += len(drafts) - failed
-            self.last_commit_s = self._loop.time()
-        else:
-            self._turns.fail(error)
-        self._turns.committed(len(drafts))
-        self._room.set()
 
 
 def _forget_cancellation() -> None:

@@ -19,21 +19,65 @@ from evalve.runner.plan import Attempt, Plan
 Ending = Literal["done", "failed", "waiting", "cancelled"]
 
 
+MOST_PARKED = 10_000
+"""How many bodies may be without a slot at once. Each holds its row, its coroutines and its calls: about
+10 kB, and more where they are large. Past this, slots stay empty until some of them go on."""
+
+
 class Body:
-    """An attempt in progress."""
+    """An attempt in progress, and what it may ask of the turns that it is given."""
 
-    __slots__ = ("attempt", "awake", "resume", "task", "turn_over")
+    __slots__ = ("_slots_asked", "_turns", "attempt", "end_waits", "has_slot", "task", "turn_over")
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, turns: Turns) -> None:
         self.attempt = attempt
+        self.has_slot = True
+        self.end_waits: Callable[[], None] = _nothing
+        """Called when the run stops: what the body waits for shall not be waited for any longer."""
         self.task: asyncio.Task[None] | None = None
         self.turn_over: asyncio.Future[Ending] | None = None
-        self.awake: asyncio.Future[None] | None = None
-        """Set while the body waits; its result ends the wait."""
-        self.resume: asyncio.Future[None] | None = None
-        """Set while the body queues for a turn."""
+        self._turns = turns
+        self._slots_asked: list[asyncio.Future[None]] = []
 
-    def end_turn(self, ending: Ending) -> None:
+    def is_stopping(self) -> bool:
+        return self._turns.stopping
+
+    def is_cancelling(self) -> bool:
+        """Whether a cancellation was asked for by the run or by whoever runs it, not by the body itself."""
+        return self._turns.is_cancelling()
+
+    def stop_run(self, reason: str) -> None:
+        self._turns.stop(reason)
+
+    def give_slot_back(self) -> None:
+        """Its turn is over, and it goes on."""
+        if self.has_slot and self.task is not None and not self.task.done():
+            self.has_slot = False
+            self._turns.parked += 1
+            self._end_turn("waiting")
+
+    def slot(self) -> asyncio.Future[None]:
+        """Done when the body has its next turn."""
+        if not self._slots_asked:
+            self._turns.queue(self)
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slots_asked.append(asked)
+        return asked
+
+    def take_slot(self) -> None:
+        if not self.has_slot:
+            self.has_slot = True
+            self._turns.parked -= 1
+        asked, self._slots_asked = self._slots_asked, []
+        for future in asked:
+            _set(future)
+
+    def end(self, ending: Ending) -> None:
+        if not self.has_slot:
+            self._turns.parked -= 1
+        self._end_turn(ending)
+
+    def _end_turn(self, ending: Ending) -> None:
         if self.turn_over is not None and not self.turn_over.done():
             self.turn_over.set_result(ending)
 
@@ -41,7 +85,18 @@ class Body:
 class Turns:
     """The iterator of tasks that a strategy is given, and the bookkeeping of all bodies."""
 
-    def __init__(self, plan: Plan, drive: Callable[[Body], Awaitable[Ending]], tally: Tally) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        drive: Callable[[Body], Awaitable[Ending]],
+        tally: Tally,
+        *,
+        owed: Callable[[], int] = lambda: 0,
+        most_parked: int = MOST_PARKED,
+    ) -> None:
+        """`owed` counts what ended bodies have left to be done before the run is over: their records."""
+        self.parked = 0
+        """Bodies that are without a slot."""
         self.error: BaseException | None = None
         self.stopping = False
         self.stop_reason = ""
@@ -53,7 +108,8 @@ class Turns:
         self._ready: deque[Body] = deque()
         self._unstarted: dict[int, Body] = {}
         self._bodies: set[Body] = set()
-        self._uncommitted = 0
+        self._owed = owed
+        self._most_parked = most_parked
         self._turns_taken = 0
         self._owner: asyncio.Task[Any] | None = None
         self._cancelled = False
@@ -96,22 +152,20 @@ class Turns:
                 await results.aclose()
 
     def stop(self, reason: str = "") -> None:
-        """Start nothing more; what runs may end, what waits for a retry ends now."""
+        """Start nothing more; what runs may end, what only waits ends now."""
         self.stopping = self._tally.stopping = True
         self.stop_reason = self.stop_reason or reason
         if self._reading is not None:
             self._reading.cancel()
-        for body in self._bodies:
-            if body.awake is not None and not body.awake.done():
-                body.awake.set_result(None)
+        for body in list(self._bodies):
+            body.end_waits()
         self._feed_all()
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self.stop()
-        for body in self._bodies:
-            if body.task is not None:
-                body.task.cancel()
+        if not self._cancelled:
+            self._cancelled = True
+            self.stop()
+            self._cancel_bodies()
 
     def is_cancelling(self) -> bool:
         """Whether a cancellation was asked for by the run or by whoever runs it, not by the body itself."""
@@ -123,38 +177,15 @@ class Turns:
             self.error = error
         self.cancel()
 
-    def committed(self, drafts: int) -> None:
-        self._uncommitted -= drafts
-        if self._is_over() or (self._cancelled and not self._uncommitted):
+    def recheck(self) -> None:
+        """Something that was owed is done."""
+        if self._is_over() or (self._cancelled and not self._owed()):
             self._feed_all()
 
-    def uncommitted(self) -> int:
-        return self._uncommitted
-
-    def will_commit(self) -> None:
-        self._uncommitted += 1
-
-    async def wait(self, body: Body, delay_s: float, reason: str) -> bool:
-        """Give the slot back for `delay_s`, then queue for another; false if the run stops meanwhile."""
-        body.end_turn("waiting")
-        body.awake = self._loop.create_future()
-        timer = self._loop.call_later(delay_s, _set, body.awake)
-        waiting = self._tally.waiting
-        waiting[reason] = waiting.get(reason, 0) + 1
-        try:
-            if not self.stopping:
-                await body.awake
-        finally:
-            timer.cancel()
-            body.awake = None
-            waiting[reason] -= 1
-        if self.stopping:
-            return False
-        body.resume = self._loop.create_future()
+    def queue(self, body: Body) -> None:
+        """The body wants another turn."""
         self._ready.append(body)
         self._feed_all()
-        await body.resume
-        return not self.stopping
 
     # -- what a strategy calls
 
@@ -180,14 +211,14 @@ class Turns:
     def _next_body(self) -> Body | None:
         if self._ready:
             return self._ready.popleft()
-        if self.stopping:
+        if self.stopping or self.parked >= self._most_parked:
             return None
         if self._reading is None and self._plan.needs_rows():
             self._reading = self._loop.create_task(self._read())
         attempt = self._plan.take()
         if attempt is None:
             return None
-        body = Body(attempt)
+        body = Body(attempt, self)
         self._bodies.add(body)
         return body
 
@@ -222,8 +253,8 @@ class Turns:
         body.turn_over = over
         if body.task is None:
             body.task = self._loop.create_task(self._live(body))
-        elif body.resume is not None:
-            _set(body.resume)
+        else:
+            body.take_slot()
         try:
             return await over
         finally:
@@ -242,14 +273,17 @@ class Turns:
             self.fail(error)
         finally:
             self._bodies.discard(body)
-            body.end_turn(ending)
+            was_parked = not body.has_slot
+            body.end(ending)
             if self._is_over():
                 self._feed_all()
+            elif was_parked:
+                self._feed(1)  # there may be room for another
 
     # -- bookkeeping
 
     def _is_over(self) -> bool:
-        return not self._bodies and not self._uncommitted and self._is_all_handed_out()
+        return not self._bodies and not self._owed() and self._is_all_handed_out()
 
     def _is_all_handed_out(self) -> bool:
         return self.stopping or self._plan.is_over
@@ -287,13 +321,20 @@ class Turns:
     async def _close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-        self._cancelled = True
-        tasks = [body.task for body in self._bodies if body.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while self._uncommitted and self.error is None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._cancel_bodies()
+        await asyncio.gather(*self._tasks(), return_exceptions=True)
+        while self._owed() and self.error is None:
             await self._hunger()
+
+    def _cancel_bodies(self) -> None:
+        """Once: a second time would hit what they do to give back what they were lent."""
+        for task in self._tasks():
+            task.cancel()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [body.task for body in self._bodies if body.task is not None]
 
 
 def _no_iterator(strategy: Strategy, returned: object) -> str:
@@ -304,6 +345,9 @@ def _no_iterator(strategy: Strategy, returned: object) -> str:
         f"{type(strategy).__name__}.execute() returned a {type(returned).__name__}, where an async "
         "iterator is needed: write it as `async def` and `yield` each task's result"
     )
+
+
+def _nothing() -> None: ...
 
 
 def _set(future: asyncio.Future[None]) -> None:

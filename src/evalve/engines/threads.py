@@ -1,4 +1,4 @@
-"""How the evaluation function is called: awaited, in a thread, or on the loop's own thread."""
+"""A sync function in threads of this process, beside each other."""
 
 from __future__ import annotations
 
@@ -7,43 +7,23 @@ import contextvars
 import functools
 import queue
 import threading
-from asyncio import events
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-Call = Callable[[dict[str, Any]], Awaitable[Any]]
+from evalve.contracts import SampleContext
+
 Work = Callable[[], Callable[[], None]]
 """Runs a function, and returns what hands its answer over."""
 
 
-class InlineCalls:
-    """A sync function, one by one, on the thread that its fixtures were made on.
+class ThreadEngine:
+    """As many threads as there are calls at once.
 
-    While it runs, the thread seems to have no running loop: such functions may call `asyncio.run`.
+    They are daemons: a cancelled run does not wait for a function that never returns.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.running = False
-        self._function = function
-
-    async def __call__(self, values: dict[str, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        events._set_running_loop(None)
-        self.running = True
-        try:
-            return self._function(**values)
-        finally:
-            self.running = False
-            events._set_running_loop(loop)
-
-    def close(self) -> None: ...
-
-
-class ThreadCalls:
-    """A sync function in threads, as many as there are calls at once.
-
-    The threads are daemons: a cancelled run does not wait for a function that never returns.
-    """
+    lends_slots = True
+    may_block_loop = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -52,20 +32,23 @@ class ThreadCalls:
         self._threads = 0
         self._idle = 0
 
-    async def __call__(self, values: dict[str, Any]) -> Any:
+    async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
+        variables = contextvars.copy_context()
 
         def work() -> Callable[[], None]:
             try:
-                value, error = context.run(self._function, **values), None
+                value, error = variables.run(self._function, **values), None
             except BaseException as raised:  # carried to the awaiting side, which knows what to do with it
                 value, error = None, raised
             return functools.partial(_deliver, loop, answer, value, error)
 
         self._hand_over(work)
         return await answer
+
+    def occupies_loop(self) -> bool:
+        return False
 
     def close(self) -> None:
         for _ in range(self._threads):
@@ -88,18 +71,6 @@ class ThreadCalls:
             with self._lock:
                 self._idle += 1  # before anyone hears the answer, who may have the next call ready
             deliver()
-
-
-class AwaitedCalls:
-    """An async function, awaited on the loop."""
-
-    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
-        self._function = function
-
-    def __call__(self, values: dict[str, Any]) -> Awaitable[Any]:
-        return self._function(**values)
-
-    def close(self) -> None: ...
 
 
 def _deliver(

@@ -1,0 +1,39 @@
+"""A sync function on the loop's own thread, one sample after another."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections.abc import Callable
+from typing import Any
+
+from evalve.contracts import SampleContext
+
+
+class InlineEngine:
+    """The thread that its fixtures were made on runs the function.
+
+    While it runs, the thread seems to have no running loop: such functions may call `asyncio.run`.
+    """
+
+    lends_slots = False  # the loop that would lend them stands still meanwhile
+    may_block_loop = False
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._is_running = False
+
+    async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
+        loop = asyncio.get_running_loop()
+        events._set_running_loop(None)
+        self._is_running = True
+        try:
+            return self._function(**values)
+        finally:
+            self._is_running = False
+            events._set_running_loop(loop)
+
+    def occupies_loop(self) -> bool:
+        return self._is_running
+
+    def close(self) -> None: ...

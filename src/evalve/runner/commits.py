@@ -1,0 +1,87 @@
+"""Records on their way to the store: how many, and what follows when they are committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from evalve.contracts import RecordDraft, Store, Tally
+
+_LOG = logging.getLogger(__name__)
+
+MOST_UNCOMMITTED = 1000
+"""A body waits for the store before it ends its turn where more records than this are on their way."""
+
+Callbacks = Sequence[Callable[[], None]]
+
+
+class Commits:
+    """Hands drafts to the store, and counts those that are done when it tells."""
+
+    def __init__(self, store: Store, tally: Tally) -> None:
+        self.last_commit_s: float | None = None
+        self.on_commit: Callable[[], None] = lambda: None
+        self.on_error: Callable[[BaseException], None] = lambda error: None
+        self._store = store
+        self._tally = tally
+        self._loop = asyncio.get_running_loop()
+        self._on_their_way = 0
+        self._room = asyncio.Event()
+        self._callbacks: dict[int, Callbacks] = {}
+        self._calling_back: set[asyncio.Future[None]] = set()
+
+    def owed(self) -> int:
+        """Records that are not committed yet, and callbacks that have not returned."""
+        return self._on_their_way + len(self._calling_back)
+
+    async def add(self, draft: RecordDraft, callbacks: Callbacks = ()) -> None:
+        """Return when the record is on its way; what it comes to is counted later."""
+        self._on_their_way += 1
+        if callbacks:
+            self._callbacks[id(draft)] = callbacks
+        self._store.add(draft, self)
+        while self._on_their_way > MOST_UNCOMMITTED:
+            self._room.clear()
+            await self._room.wait()
+
+    def call_back(self, callbacks: Callbacks) -> None:
+        """In a thread, because they may take long: removing a directory, for one."""
+        for callback in callbacks:
+            called = self._loop.run_in_executor(None, _called, callback)
+            self._calling_back.add(called)
+            called.add_done_callback(self._has_called_back)
+
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        """Called by the store on its own thread, once per transaction."""
+        self._loop.call_soon_threadsafe(self._count, drafts, error)
+
+    def _count(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        tally = self._tally
+        if error is None:
+            for draft in drafts:
+                if draft.status == "done":
+                    tally.done += 1
+                elif draft.status == "failed":
+                    tally.failed += 1
+                else:
+                    tally.skipped_now += 1
+            self.last_commit_s = self._loop.time()
+        else:
+            self.on_error(error)
+        for draft in drafts if self._callbacks else ():
+            self.call_back(self._callbacks.pop(id(draft), ()))
+        self._on_their_way -= len(drafts)
+        self.on_commit()
+        self._room.set()
+
+    def _has_called_back(self, called: asyncio.Future[None]) -> None:
+        self._calling_back.discard(called)
+        self.on_commit()
+
+
+def _called(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception as error:  # the record is safe: what follows it must not end the run
+        _LOG.warning("after a record was committed: %s: %s", type(error).__name__, error)
