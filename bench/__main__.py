@@ -19,6 +19,7 @@ BENCHMARKS = (
     "tutorial",
     "resume",
     "memory",
+    "parked",
     "pacing",
     "four_processes",
     "concurrency_shared",

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalve.contracts import parked as parked
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
     from evalve.declare.foreach import require as require
@@ -65,6 +66,7 @@ _HOMES = {
     "limiter": "evalve.gating",
     "metric": "evalve.metrics",
     "model": "evalve.gating",
+    "parked": "evalve.contracts",
     "require": "evalve.declare.foreach",
     "run": "evalve.wiring",
 }
@@ -98,6 +100,7 @@ __all__ = [
     "limiter",
     "metric",
     "model",
+    "parked",
     "require",
     "run",
 ]

@@ -92,7 +92,6 @@ class Turns:
         tally: Tally,
         *,
         owed: Callable[[], int] = lambda: 0,
-        most_parked: int = MOST_PARKED,
     ) -> None:
         """`owed` counts what ended bodies have left to be done before the run is over: their records."""
         self.parked = 0
@@ -109,7 +108,6 @@ class Turns:
         self._unstarted: dict[int, Body] = {}
         self._bodies: set[Body] = set()
         self._owed = owed
-        self._most_parked = most_parked
         self._turns_taken = 0
         self._owner: asyncio.Task[Any] | None = None
         self._cancelled = False
@@ -211,7 +209,7 @@ class Turns:
     def _next_body(self) -> Body | None:
         if self._ready:
             return self._ready.popleft()
-        if self.stopping or self.parked >= self._most_parked:
+        if self.stopping or self.parked >= MOST_PARKED:
             return None
         if self._reading is None and self._plan.needs_rows():
             self._reading = self._loop.create_task(self._read())
