@@ -400,7 +400,7 @@ class Engine(Protocol):
     may_block_loop: bool
     """Whether the function runs on the event loop's thread as a coroutine, and may block it by mistake."""
 
-    async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
+    def call(self, values: dict[str, Any], context: SampleContext) -> Awaitable[Any]:
         """What the function returned for these columns and loans; raises what it raised.
 
         What its calls and its trace came to is in `context` afterwards, wherever it ran.

@@ -395,9 +395,12 @@ class TestFromAThread:
                 # the run's loop hears of it before the wait is over
                 heard = threading.Event()
                 surroundings: Any = sample().surroundings
-                surroundings._loop.call_soon_threadsafe(
-                    lambda: (due.append(surroundings._deadline.when()), heard.set())
-                )
+
+                def look() -> None:
+                    due.append(surroundings._deadline.when())
+                    heard.set()
+
+                surroundings._loop.call_soon_threadsafe(look)
                 await asyncio.to_thread(heard.wait, 30)
 
             asyncio.run_coroutine_threadsafe(_awaited(sample().held(wait(), "limits")), elsewhere).result(30)

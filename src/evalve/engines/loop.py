@@ -17,8 +17,8 @@ class LoopEngine:
     def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self._function = function
 
-    async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
-        return await self._function(**values)
+    def call(self, values: dict[str, Any], context: SampleContext) -> Awaitable[Any]:
+        return self._function(**values)
 
     def occupies_loop(self) -> bool:
         return False

@@ -18,61 +18,38 @@ from evalve.traces import Trace
 
 
 class Attempted:
-    """What has happened to one attempt so far."""
+    """What has happened so far. What most attempts never use has its beginning in the class."""
 
-    __slots__ = (
-        "_call_began_s",
-        "_still_before_s",
-        "_try_began_s",
-        "_try_started_at",
-        "calls",
-        "ended_s",
-        "error",
-        "failure",
-        "first_started_s",
-        "history",
-        "infrastructure_failures",
-        "lent",
-        "may_retry",
-        "scored",
-        "scores_json",
-        "started_at",
-        "status",
-        "surroundings",
-        "trace",
-        "tries",
-        "try_is_open",
-        "waited_s",
-        "working_s",
-    )
+    started_at = ""
+    status: Status = "failed"
+    scored: Scored | None = None
+    scores_json = "[]"
+    failure: Failure | None = None
+    error: BaseException | None = None
+    tries = 0
+    infrastructure_failures = 0
+    working_s = 0.0
+    waited_s = 0.0
+    may_retry = True
+    try_is_open = False
+    lent: dict[str, Any] | None = None
+    _still_before_s = 0.0
+    _try_began_s = 0.0
+    _call_began_s = 0.0
+    _try_started_at = ""
 
     def __init__(self, now_s: float, surroundings: AttemptSurroundings, trace: Trace | None) -> None:
         self.surroundings = surroundings
         self.trace = trace
         self.first_started_s = self.ended_s = now_s
-        self.started_at = ""
-        self.status: Status = "failed"
-        self.scored: Scored | None = None
-        self.scores_json = "[]"
-        self.failure: Failure | None = None
-        self.error: BaseException | None = None
         self.history: list[Try] = []
-        self.tries = 0
-        self.infrastructure_failures = 0
-        self.working_s = 0.0
-        self.waited_s = 0.0
-        self.may_retry = True
-        self.try_is_open = False
         self.calls = CallLog()
-        self.lent: dict[str, Any] | None = None
-        self._still_before_s = 0.0
-        self._try_began_s = self._call_began_s = now_s
-        self._try_started_at = ""
 
     def begin_try(self, now_s: float) -> None:
         self.tries += 1
-        self.scored = self.failure = self.error = None
-        self.status, self.scores_json = "failed", "[]"
+        if self.tries > 1:
+            self.scored = self.failure = self.error = None
+            self.status, self.scores_json = "failed", "[]"
         self.try_is_open = True
         self._try_began_s = self.ended_s = now_s
         self._try_started_at = utc_text(time.time())

@@ -174,7 +174,10 @@ class SampleRunner:
         value = None
         attempt.begin_call(self._loop.time())
         try:
-            value = await self._within_deadline(values, attempt, context)
+            if self._settings.timeout_s is None:
+                value = await self._engine.call(values, context)
+            else:
+                value = await self._within(self._settings.timeout_s, values, attempt, context)
             attempt.take(value, self._writer)
         except asyncio.CancelledError as error:
             if body.is_cancelling():
@@ -196,12 +199,10 @@ class SampleRunner:
             raise WaitEnded  # whatever it made of that, it lacks what it waited for
         return value
 
-    async def _within_deadline(
-        self, values: dict[str, Any], attempt: Attempted, context: SampleContext
+    async def _within(
+        self, timeout_s: float, values: dict[str, Any], attempt: Attempted, context: SampleContext
     ) -> Any:
-        timeout_s = self._settings.timeout_s
-        if timeout_s is None:
-            return await self._engine.call(values, context)
+        """The same under a deadline, which counts the time that the attempt works."""
         try:
             async with asyncio.timeout(timeout_s - attempt.working_s) as deadline:
                 with attempt.surroundings.under(deadline):

@@ -36,42 +36,28 @@ class RunSurroundings:
 
 
 class AttemptSurroundings:
-    """One attempt, all its tries included."""
+    """One attempt, all its tries included. What most attempts never use has its beginning in the class."""
 
-    __slots__ = (
-        "_body",
-        "_calls",
-        "_deadline",
-        "_due_s",
-        "_lock",
-        "_loop",
-        "_parked",
-        "_run",
-        "_still_since_s",
-        "_tasks",
-        "callbacks",
-        "stood_still_s",
-        "wait_ended",
-    )
+    stood_still_s = 0.0
+    """For how long it did nothing but wait."""
+    wait_ended = False
+    """Whether a stop has ended a wait of it: then what it comes to is no result."""
+    callbacks: tuple[Callable[[], None], ...] = ()
+    """What follows when its record is committed."""
+    _calls = 0
+    _parked = 0
+    _tasks: tuple[asyncio.Task[Any], ...] = ()
+    """Those that wait now."""
+    _still_since_s: float | None = None
+    _deadline: asyncio.Timeout | None = None
+    _due_s: float | None = None
+    """When the deadline was due before it stood still."""
 
     def __init__(self, run: RunSurroundings, body: Body) -> None:
-        self.stood_still_s = 0.0
-        """For how long it did nothing but wait."""
-        self.wait_ended = False
-        """Whether a stop has ended a wait of it: then what it comes to is no result."""
-        self.callbacks: list[Callable[[], None]] = []
         self._run = run
         self._body = body
         self._loop = run.loop
         self._lock = run.lock
-        self._calls = 0
-        self._parked = 0
-        self._tasks: list[asyncio.Task[Any]] = []
-        """Those that wait now."""
-        self._still_since_s: float | None = None
-        self._deadline: asyncio.Timeout | None = None
-        self._due_s: float | None = None
-        """When the deadline was due before it stood still."""
         body.end_waits = self.end_waits
 
     # -- what code of a sample asks for
@@ -126,14 +112,14 @@ class AttemptSurroundings:
         self._loop.call_soon_threadsafe(self._body.stop_run, reason)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
-        self.callbacks.append(callback)
+        self.callbacks += (callback,)
 
     # -- what the runner asks for
 
     def end_waits(self) -> None:
         """The run stops: let every wait of the attempt raise `WaitEnded`."""
         with self._lock:
-            tasks = list(self._tasks)
+            tasks = self._tasks
             self.wait_ended = self.wait_ended or bool(tasks)
         for task in tasks:
             loop = task.get_loop()
@@ -163,7 +149,7 @@ class AttemptSurroundings:
                 if close is not None:
                     close()  # a coroutine: or Python warns that it was never awaited
                 raise WaitEnded
-            self._tasks.append(task)
+            self._tasks += (task,)
             self._parked += parks
             self._stand_still_if_all_wait()
             waiting = self._run.tally.waiting
@@ -172,7 +158,8 @@ class AttemptSurroundings:
 
     def _end(self, task: asyncio.Task[Any], reason: str, *, parks: bool = False) -> None:
         with self._lock:
-            self._tasks.remove(task)
+            at = self._tasks.index(task)
+            self._tasks = self._tasks[:at] + self._tasks[at + 1 :]
             self._parked -= parks
             self._move_on()
             self._run.tally.waiting[reason] -= 1

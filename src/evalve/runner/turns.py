@@ -73,6 +73,7 @@ class Body:
             _set(future)
 
     def end(self, ending: Ending) -> None:
+        self.end_waits = _nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
             self._turns.parked -= 1
         self._end_turn(ending)
