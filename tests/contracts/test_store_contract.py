@@ -101,35 +101,45 @@ def commit(store: Store, *drafts: RecordDraft) -> Heard:
 # evaluations
 
 
-def test_an_evaluation_keeps_its_id(store: Store) -> None:
-    first = store.open_evaluation(SPEC)
+async def test_an_evaluation_keeps_its_id(store: Store) -> None:
+    first = await store.open_evaluation(SPEC)
 
-    assert store.open_evaluation(SPEC) == first
-    assert store.open_evaluation(replace(SPEC, key="other")) != first
-    assert store.open_evaluation(replace(SPEC, experiment="other")) != first
+    assert await store.open_evaluation(SPEC) == first
+    assert await store.open_evaluation(replace(SPEC, key="other")) != first
+    assert await store.open_evaluation(replace(SPEC, experiment="other")) != first
 
 
-def test_an_opened_evaluation_agrees_with_its_spec(store: Store) -> None:
-    store.open_evaluation(SPEC)
+async def test_an_opened_evaluation_agrees_with_its_spec(store: Store) -> None:
+    await store.open_evaluation(SPEC)
     changed = replace(SPEC, fingerprint={"function": "def eval_a(): return 1"})
 
-    store.open_evaluation(changed)
+    await store.open_evaluation(changed)
 
     assert [info.spec for info in store.evaluations("exp")] == [changed]
 
 
-def test_an_unknown_experiment_is_named_with_the_nearest(store: Store) -> None:
-    store.open_evaluation(replace(SPEC, experiment="baseline"))
+async def test_an_unknown_experiment_is_named_with_the_nearest(store: Store) -> None:
+    await store.open_evaluation(replace(SPEC, experiment="baseline"))
 
     with pytest.raises(NotFound, match=r"no experiment 'basline'; did you mean 'baseline'\?"):
         store.evaluations("basline")
 
 
+async def test_an_evaluation_is_found_by_its_key(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, key="other"))
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    assert await store.evaluation("exp", SPEC.key) == store.evaluations("exp")[0]
+    assert await store.evaluation("exp", "absent") is None
+    assert await store.evaluation("absent", SPEC.key) is None
+
+
 # records
 
 
-def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", index=7, repeat=2, prompt_json='[{"role":"user"}]'))
 
     (info,) = store.evaluations("exp")
@@ -144,8 +154,8 @@ def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
     assert (record.tries, record.history, record.failure) == (1, [], None)
 
 
-def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", scores_json="[]", failure_json=BROKEN))
 
     (info,) = store.evaluations("exp")
@@ -155,8 +165,8 @@ def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
     assert list(store.records(info, status="done")) == []
 
 
-def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     places = [("s3", 2, 0), ("s1", 0, 1), ("s2", 1, 0), ("s1", 0, 0)]
     commit(store, *[a_draft(evaluation_id, sample, index=i, repeat=r) for sample, i, r in places])
 
@@ -170,8 +180,8 @@ def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store
     ]
 
 
-def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     broken = {"status": "failed", "failure_json": '{"kind":"ValueError","message":"no"}'}
     commit(
         store,
@@ -181,19 +191,19 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
         a_draft(evaluation_id, "s3", index=2, repeat=1),
     )
 
-    store.leave_out(evaluation_id, ["s2", "s3"])
+    await store.leave_out(evaluation_id, ["s2", "s3"])
 
     (info,) = store.evaluations("exp")
     assert (info.done, info.failed, info.left_out) == (1, 0, 2)
-    assert store.counts(evaluation_id) == (1, 0, 0)
+    assert await store.counts(evaluation_id) == (1, 0, 0)
     assert [record.sample_id for record in store.records(info)] == ["s1"]
     assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
-    assert list(store.sample_ids(evaluation_id)) == [["s1"]]
-    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "failed"
+    assert [ids async for ids in store.sample_ids(evaluation_id)] == [["s1"]]
+    assert (await store.known(evaluation_id, [("s2", 0)]))["s2", 0].status == "failed"
 
     store.reindex(evaluation_id, [Placed("s3", 7)])
 
-    assert store.counts(evaluation_id) == (3, 0, 0)
+    assert await store.counts(evaluation_id) == (3, 0, 0)
     (info,) = store.evaluations("exp")
     assert info.left_out == 1
     assert [(record.sample_id, record.index) for record in store.records(info)] == [
@@ -203,28 +213,28 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
     ]
 
 
-def test_records_of_another_evaluation_stay_out(store: Store) -> None:
-    here = store.open_evaluation(SPEC)
-    there = store.open_evaluation(replace(SPEC, key="other"))
+async def test_records_of_another_evaluation_stay_out(store: Store) -> None:
+    here = await store.open_evaluation(SPEC)
+    there = await store.open_evaluation(replace(SPEC, key="other"))
     commit(store, a_draft(here, "s1"), a_draft(there, "s1"), a_draft(there, "s2"))
 
-    assert store.counts(here) == (1, 0, 0)
-    assert store.counts(there) == (2, 0, 0)
-    assert store.known(here, [("s2", 0)]) == {}
+    assert await store.counts(here) == (1, 0, 0)
+    assert await store.counts(there) == (2, 0, 0)
+    assert await store.known(here, [("s2", 0)]) == {}
 
 
-def test_more_records_than_are_fetched_at_once_all_come(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_more_records_than_are_fetched_at_once_all_come(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(1203)])
 
     (info,) = store.evaluations("exp")
 
     assert [record.index for record in store.records(info)] == list(range(1203))
-    assert len(store.known(evaluation_id, [(f"s{i}", 0) for i in range(2000)])) == 1203
+    assert len(await store.known(evaluation_id, [(f"s{i}", 0) for i in range(2000)])) == 1203
 
 
-def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", index=1))
     (info,) = store.evaluations("exp")
     reading = store.records(info)
@@ -233,11 +243,11 @@ def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Stor
     commit(store, a_draft(evaluation_id, "s3", index=2))
 
     assert [record.sample_id for record in reading] == ["s2"]
-    assert store.counts(evaluation_id) == (3, 0, 0)
+    assert await store.counts(evaluation_id) == (3, 0, 0)
 
 
-def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     places = [("b", 0, 0), ("a", 1, 0), ("b", 0, 1), ("a", 1, 1)]
     commit(store, *[a_draft(evaluation_id, sample, index=i, repeat=r) for sample, i, r in places])
     commit(store, a_draft(evaluation_id, "c", status="failed", scores_json="[]", failure_json=BROKEN))
@@ -245,21 +255,22 @@ def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> Non
     seen = list(store.observations(evaluation_id))
 
     assert [(sample, repeat) for sample, repeat, _ in seen] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
+    assert [one async for some in store.scored(evaluation_id) for one in some] == seen
     assert [score.value for _, _, scores in seen for score in scores] == [True] * 4
 
 
-def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s\ud800", response_json='"\udc80"'), a_draft(evaluation_id, "s2"))
 
     (info,) = store.evaluations("exp")
 
     assert [record.sample_id for record in store.records(info)] == ["s2", "s\\ud800"]
-    assert store.known(evaluation_id, [("s\ud800", 0)]) == {("s\ud800", 0): Known("done", 0, 0.25)}
+    assert await store.known(evaluation_id, [("s\ud800", 0)]) == {("s\ud800", 0): Known("done", 0, 0.25)}
 
 
-def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     heard = Heard()
     for draft in (
         a_draft(evaluation_id, "s1"),
@@ -273,23 +284,23 @@ def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
     ((ids, error),) = heard.errors
     assert ids == ["bad"]
     assert isinstance(error, StorageError)
-    assert store.counts(evaluation_id) == (2, 0, 0)
+    assert await store.counts(evaluation_id) == (2, 0, 0)
 
 
-def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
+async def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
     class Broken:
         def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
             raise RuntimeError("listener's mistake")
 
-    evaluation_id = store.open_evaluation(SPEC)
+    evaluation_id = await store.open_evaluation(SPEC)
     store.add(a_draft(evaluation_id, "s1"), Broken())
 
     assert commit(store, a_draft(evaluation_id, "s2")).ids == ["s2"]
-    assert store.counts(evaluation_id) == (2, 0, 0)
+    assert await store.counts(evaluation_id) == (2, 0, 0)
 
 
-def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     store.delete("exp")
     heard = Heard()
 
@@ -303,8 +314,8 @@ def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
 # resuming
 
 
-def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "s1", index=4),
@@ -313,17 +324,17 @@ def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
 
     keys = [("s1", 0), ("s1", 1), ("s2", 0), ("s2", 1), ("s3", 0)]
 
-    assert store.known(evaluation_id, keys) == {
+    assert await store.known(evaluation_id, keys) == {
         ("s1", 0): Known("done", 4, 0.25),
         ("s2", 1): Known("failed", 5, 2.0),
     }
-    assert store.known(evaluation_id, []) == {}
+    assert await store.known(evaluation_id, []) == {}
 
 
-def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:
-    first = store.open_evaluation(SPEC)
-    second = store.open_evaluation(replace(SPEC, experiment="second"))
-    unrelated = store.open_evaluation(replace(SPEC, key="other"))
+async def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:
+    first = await store.open_evaluation(SPEC)
+    second = await store.open_evaluation(replace(SPEC, experiment="second"))
+    unrelated = await store.open_evaluation(replace(SPEC, key="other"))
     commit(
         store,
         a_draft(first, "s1", working_s=1.0),
@@ -333,12 +344,12 @@ def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store:
         a_draft(unrelated, "s4", working_s=4.0),
     )
 
-    assert store.durations(SPEC.key, ["s1", "s2", "s3", "s4"]) == {"s1": 10.0, "s2": 2.0}
-    assert store.durations(SPEC.key, []) == {}
+    assert await store.durations(SPEC.key, ["s1", "s2", "s3", "s4"]) == {"s1": 10.0, "s2": 2.0}
+    assert await store.durations(SPEC.key, []) == {}
 
 
-def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     history = '[{"error":"ValueError: no number","run":"run-1","started_at":"t1","wall_s":0.1}]'
     commit(
         store,
@@ -354,8 +365,8 @@ def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Sto
     assert (info.done, info.failed) == (1, 0)
 
 
-def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, started_at="t1"))
 
     later = (
@@ -373,18 +384,18 @@ def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> 
     assert record.tries == 3
 
 
-def test_the_same_key_twice_in_one_go_is_one_record(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_the_same_key_twice_in_one_go_is_one_record(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s1", response_json='"5"'))
 
     (record,) = store.records(store.evaluations("exp")[0])
     assert record.response == "5"
-    assert store.counts(evaluation_id) == (1, 0, 0)
+    assert await store.counts(evaluation_id) == (1, 0, 0)
 
 
-def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "s1", index=0),
@@ -404,32 +415,32 @@ def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) 
     ]
 
 
-def test_forgetting_an_evaluation_leaves_the_others(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    other_id = store.open_evaluation(replace(SPEC, key="other"))
-    store.begin_run(a_run(evaluation_id), total=3)
+async def test_forgetting_an_evaluation_leaves_the_others(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    other_id = await store.open_evaluation(replace(SPEC, key="other"))
+    await store.begin_run(a_run(evaluation_id), total=3)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(other_id, "s1"))
 
     store.forget("exp", SPEC.key)
 
-    assert store.counts(evaluation_id) == (0, 0, 0)
-    assert store.known(evaluation_id, [("s1", 0)]) == {}
+    assert await store.counts(evaluation_id) == (0, 0, 0)
+    assert await store.known(evaluation_id, [("s1", 0)]) == {}
     assert store.runs(evaluation_id) == []
-    assert store.counts(other_id) == (1, 0, 0)
+    assert await store.counts(other_id) == (1, 0, 0)
     assert [info.total for info in store.evaluations("exp")] == [None, None]
 
 
-def test_a_forgotten_sample_can_be_recorded_again(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_forgotten_sample_can_be_recorded_again(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN))
-    assert len(store.known(evaluation_id, [("s1", 0)])) == 1
+    assert len(await store.known(evaluation_id, [("s1", 0)])) == 1
 
     store.forget("exp", SPEC.key)
     commit(store, a_draft(evaluation_id, "s1"))
 
     (record,) = store.records(store.evaluations("exp")[0])
     assert (record.status, record.history) == ("done", [])
-    assert store.known(evaluation_id, [("s1", 0)]) == {("s1", 0): Known("done", 0, 0.25)}
+    assert await store.known(evaluation_id, [("s1", 0)]) == {("s1", 0): Known("done", 0, 0.25)}
 
 
 def test_forgetting_what_was_never_there_is_no_mistake(store: Store) -> None:
@@ -441,14 +452,14 @@ def test_forgetting_what_was_never_there_is_no_mistake(store: Store) -> None:
 # runs
 
 
-def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     begun = a_run(evaluation_id)
     ended = replace(begun, ended_at="2026-01-02T03:05:00+00:00", status="complete", report={"wall_s": 60.0})
-    store.begin_run(begun)
+    await store.begin_run(begun)
     assert store.runs(evaluation_id) == [begun]
 
-    store.end_run(ended, total=3, metrics=[{"name": "accuracy", "value": 1.0}])
+    await store.end_run(ended, total=3, metrics=[{"name": "accuracy", "value": 1.0}])
 
     assert store.runs(evaluation_id) == [ended]
     (info,) = store.evaluations("exp")
@@ -458,11 +469,11 @@ def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
     assert info.last_ended_at == "2026-01-02T03:05:00+00:00"
 
 
-def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id))
+async def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
 
-    store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
+    await store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
 
     assert [(run.id, run.status) for run in store.runs(evaluation_id)] == [
         ("run-1", "broken"),
@@ -470,9 +481,9 @@ def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> 
     ]
 
 
-def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=9)
+async def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=9)
     commit(store, a_draft(evaluation_id, "s1", started_at="2026-01-02T03:04:09.500000+00:00", wall_s=0.5))
 
     (info,) = store.evaluations("exp")
@@ -481,9 +492,9 @@ def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
     assert (info.total, info.done, info.working_s) == (9, 1, 0.25)
 
 
-def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=1)
+async def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=1)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2"))
 
@@ -493,21 +504,21 @@ def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
 # experiments
 
 
-def test_experiments_come_with_their_tallies_the_last_used_first(store: Store) -> None:
-    old = store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="newer"))
+async def test_experiments_come_with_their_tallies_the_last_used_first(store: Store) -> None:
+    old = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="newer"))
     commit(store, a_draft(old, "s1"), a_draft(old, "s2", status="failed", failure_json=BROKEN))
     assert [info.name for info in store.experiments()] == ["newer", "exp"]
 
-    store.begin_run(a_run(old, started_at="9999-01-01T00:00:00+00:00"), total=5)
+    await store.begin_run(a_run(old, started_at="9999-01-01T00:00:00+00:00"), total=5)
 
     resumed, newer = store.experiments()
     assert (resumed.name, resumed.evaluations, resumed.done, resumed.failed) == ("exp", 1, 1, 1)
     assert (resumed.total, newer.total, newer.running) == (5, None, None)
 
 
-def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"))
 
     store.rename("exp", "better name")
@@ -518,16 +529,16 @@ def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
         store.evaluations("exp")
 
 
-def test_an_experiment_cannot_take_the_name_of_another(store: Store) -> None:
-    store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="taken"))
+async def test_an_experiment_cannot_take_the_name_of_another(store: Store) -> None:
+    await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="taken"))
 
     with pytest.raises(StorageError, match="already an experiment 'taken'"):
         store.rename("exp", "taken")
 
 
-def test_a_deleted_experiment_is_gone(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_deleted_experiment_is_gone(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"))
 
     store.delete("exp")
@@ -574,8 +585,8 @@ def test_a_party_holds_a_lock_together(store: Store) -> None:
     store.lock("exp", holder="pytest").release()
 
 
-def test_a_running_experiment_names_its_holder(store: Store) -> None:
-    store.open_evaluation(SPEC)
+async def test_a_running_experiment_names_its_holder(store: Store) -> None:
+    await store.open_evaluation(SPEC)
     lock = store.lock("exp", holder="pytest evals")
 
     (info,) = store.experiments()
@@ -586,22 +597,22 @@ def test_a_running_experiment_names_its_holder(store: Store) -> None:
     assert store.experiments()[0].running is None
 
 
-def test_a_closed_store_says_so(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_closed_store_says_so(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     store.close()
     store.close()
 
     with pytest.raises(StorageError, match="closed"):
         store.evaluations("exp")
     with pytest.raises(StorageError, match="closed"):
-        store.counts(evaluation_id)
+        await store.counts(evaluation_id)
 
 
 # what attempts leave
 
 
-def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     failed: dict[str, Any] = {"status": "failed", "scores_json": "[]", "failure_json": BROKEN}
     commit(
         store,
@@ -616,30 +627,30 @@ def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> Non
 
     assert (info.done, info.failed, info.skipped) == (1, 3, 1)
     assert info.failures == {"provider": 2, "code": 1}
-    assert store.counts(evaluation_id) == (1, 3, 1)
+    assert await store.counts(evaluation_id) == (1, 3, 1)
     assert [(one.done, one.failed, one.skipped) for one in store.experiments()] == [(1, 3, 1)]
     assert [record.sample_id for record in store.records(info, status="skipped")] == ["s5"]
 
 
-def test_skipped_samples_have_no_observations_and_are_known_as_skipped(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_skipped_samples_have_no_observations_and_are_known_as_skipped(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
 
     assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
-    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "skipped"
+    assert (await store.known(evaluation_id, [("s2", 0)]))["s2", 0].status == "skipped"
 
 
-def test_a_total_counts_skipped_samples_as_finished(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=1)
+async def test_a_total_counts_skipped_samples_as_finished(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=1)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
 
     assert store.evaluations("exp")[0].total is None
 
 
-def test_what_lenders_noted_comes_back(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_what_lenders_noted_comes_back(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", lent_json='{"workspace":{"path":"/kept"}}'))
 
     (record,) = store.records(store.evaluations("exp")[0])
@@ -656,8 +667,8 @@ def trace_of(store: Store, sample_id: str) -> list[dict[str, Any]]:
     return store.trace(record_id)
 
 
-def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "short", trace_json='[{"kind":"note","text":"hello"}]'),
@@ -670,8 +681,8 @@ def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
     assert trace_of(store, "none") == []
 
 
-def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     first = {"status": "failed", "failure_json": BROKEN, "trace_json": '[{"kind":"note","text":"first"}]'}
     commit(store, a_draft(evaluation_id, "s1", **first), a_draft(evaluation_id, "s2", **first))
 
@@ -685,8 +696,8 @@ def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
     assert trace_of(store, "s2") == []
 
 
-def test_a_trace_is_forgotten_with_its_record(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_is_forgotten_with_its_record(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", trace_json='[{"kind":"note"}]'))
     (record,) = store.records(store.evaluations("exp")[0])
 
@@ -718,9 +729,9 @@ def test_an_artefact_is_kept_under_the_hash_of_its_content(store: Store, tmp_pat
     assert content(store, HELLO) == b"hello"
 
 
-def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -> None:
-    here = store.open_evaluation(SPEC)
-    there = store.open_evaluation(replace(SPEC, experiment="other"))
+async def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -> None:
+    here = await store.open_evaluation(SPEC)
+    there = await store.open_evaluation(replace(SPEC, experiment="other"))
     store.keep_artefact(b"hello", name="a")
     commit(store, a_draft(here, "s1", artefacts=(HELLO, HELLO)), a_draft(there, "s1", artefacts=(HELLO,)))
 
@@ -732,8 +743,8 @@ def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -
         store.open_artefact(HELLO)
 
 
-def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", artefacts=(HELLO,)))
     store.keep_artefact(b"hello", name="left by an attempt that has not ended")
 
@@ -746,9 +757,9 @@ def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> 
         store.open_artefact(HELLO)
 
 
-def test_an_artefact_that_a_retried_attempt_left_goes_at_the_next_deletion(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="other"))
+async def test_an_artefact_that_a_retried_attempt_left_goes_at_the_next_deletion(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="other"))
     store.keep_artefact(b"hello", name="a")
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, artefacts=(HELLO,)))
     commit(store, a_draft(evaluation_id, "s1"))

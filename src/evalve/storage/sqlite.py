@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ from evalve.contracts import (
     EvaluationSpec,
     ExperimentInfo,
     Known,
+    Observation,
     Placed,
     RecordDraft,
     RunInfo,
@@ -23,7 +25,7 @@ from evalve.contracts import (
 from evalve.errors import NotFound, StorageError
 from evalve.jsontext import to_json
 from evalve.options import suggestion
-from evalve.records import Artefact, Record, Score, Status
+from evalve.records import Artefact, Record, Status
 from evalve.storage.database import Database, MemoryDatabase, snapshot
 from evalve.storage.inserts import read_trace
 from evalve.storage.keys import Keys
@@ -32,6 +34,8 @@ from evalve.storage.rows import read_durations, read_known, read_observations, r
 from evalve.storage.schema import NOWHERE, record_range
 from evalve.storage.summaries import read_evaluations, read_experiments, read_runs, read_tallied
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
+
+_AT_ONCE = 500
 
 
 class SqliteStore:
@@ -47,9 +51,13 @@ class SqliteStore:
         self._known_lock = threading.Lock()
         self._known_keys = Keys()
 
-    # running
+    # running: what is `async` in the contract is direct here, because a disk answers at once
 
-    def open_evaluation(self, spec: EvaluationSpec) -> int:
+    async def evaluation(self, experiment: str, key: str) -> EvaluationInfo | None:
+        with self._database.reading() as connection:
+            return next(iter(read_evaluations(connection, experiment, key=key)), None)
+
+    async def open_evaluation(self, spec: EvaluationSpec) -> int:
         """The evaluation's id; it is created where it is new, and made to agree with `spec` where not."""
         stored = (spec.name, to_json(list(spec.columns)), to_json(dict(spec.fingerprint)))
         with self._database.reading() as connection:
@@ -76,7 +84,9 @@ class SqliteStore:
         assert evaluation_id is not None
         return evaluation_id
 
-    def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]:
+    async def known(
+        self, evaluation_id: int, keys: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], Known]:
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_known(connection, evaluation_id, keys, self._known_keys)
 
@@ -90,16 +100,17 @@ class SqliteStore:
         content_hash, size_bytes = self._database.artefacts.keep(source)
         return Artefact(content_hash, size_bytes, name)
 
-    def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]:
+    async def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]:
         """The samples that count, some at a time; of repeats that may be more than once."""
-        return self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id))
+        for some in self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id)):
+            yield some
 
-    def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
+    async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
         """Keep samples without counting them, until they are given a place in the dataset again."""
         self._writer.reindex(evaluation_id, [Placed(sample_id, NOWHERE) for sample_id in sample_ids])
         self._writer.flush()
 
-    def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
+    async def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
         """Record that a run starts; earlier ones that never ended are called broken."""
         with self._database.writing() as connection:
             connection.execute(
@@ -126,7 +137,7 @@ class SqliteStore:
                     "UPDATE evaluations SET total = ? WHERE id = ?", (total, run.evaluation_id)
                 )
 
-    def end_run(
+    async def end_run(
         self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
     ) -> None:
         """Record how a run ended; what is not known of it (`None`) stays as it was."""
@@ -141,6 +152,12 @@ class SqliteStore:
                 " WHERE id = ?",
                 (total, None if metrics is None else to_json(list(metrics)), run.evaluation_id),
             )
+
+    async def scored(self, evaluation_id: int) -> AsyncIterator[list[Observation]]:
+        """The observations, some at a time."""
+        observations = self.observations(evaluation_id)
+        while some := list(islice(observations, _AT_ONCE)):
+            yield some
 
     def forget(self, experiment: str, key: str) -> None:
         """Delete the evaluation's records and runs; the evaluation itself stays, empty."""
@@ -177,20 +194,20 @@ class SqliteStore:
         """In dataset order, a few in memory at a time."""
         return self._database.iterate(lambda connection: read_records(connection, evaluation, status))
 
-    def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]:
+    def observations(self, evaluation_id: int) -> Iterator[Observation]:
         """Scores of done records in dataset order, repeats of a sample together.
 
         Equal scores of different samples may be the same `Score` objects: read them, don't change them.
         """
         return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
 
-    def counts(self, evaluation_id: int) -> Counts:
+    async def counts(self, evaluation_id: int) -> Counts:
         """After everything that is queued."""
         self._writer.flush()
         with self._database.reading() as connection:
             return read_tallied(connection, evaluation_id).counts
 
-    def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
+    async def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
         """How long each sample worked when last done by the evaluation of this key, in any experiment."""
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_durations(connection, key, sample_ids, self._known_keys)

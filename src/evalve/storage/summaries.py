@@ -35,11 +35,15 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
 
 
-def read_evaluations(connection: sqlite3.Connection, experiment: str) -> list[EvaluationInfo]:
+def read_evaluations(
+    connection: sqlite3.Connection, experiment: str, *, key: str | None = None
+) -> list[EvaluationInfo]:
+    """All of an experiment, or only that of the key."""
     rows = connection.execute(
         "SELECT v.id, v.key, v.name, v.columns, v.fingerprint, v.total, v.metrics FROM evaluations v"
-        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? ORDER BY v.id",
-        (experiment,),
+        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND (?2 IS NULL OR v.key = ?2)"
+        " ORDER BY v.id",
+        (experiment, key),
     ).fetchall()
     return [_evaluation(connection, experiment, row) for row in rows]
 
