@@ -159,6 +159,74 @@ class RecordDraft:
     """Hashes of the files that it left (`Store.keep_artefact`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """A score of this name that fulfils everything that is said here; nothing said, any score of the name."""
+
+    name: str
+    wrong: bool = False
+    """Only false or 0."""
+    equals: Any = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which records are wanted: those that fulfil everything that is said here."""
+
+    status: Status | None = None
+    failure_class: FailureClass | None = None
+    score: ScoreQuery | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the row, by column."""
+    text: str = ""
+    """Found in row, prompt, response or failure, in whatever case."""
+    with_texts: bool = True
+    """Whether the records come with row, prompt, response and history; a table of many needs none."""
+
+
+ALL_RECORDS = RecordQuery()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the records that a query asks for."""
+
+    records: list[Record]
+    next: str | None
+    """Where to go on; `None` at the end. A search returns after a while, with what it has found so far."""
+    ticket: str
+    """What `changes` takes, to tell of all that was committed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProgress:
+    """How far a run is, as it last said: about once a second."""
+
+    run_id: str
+    evaluation_id: int
+    evaluation: str
+    started_at: str
+    updated_at: str
+    total: int | None
+    before: int
+    """Done in an earlier run."""
+    done: int
+    failed: int
+    skipped: int
+    in_flight: int
+    limit: int | None
+    """How many may be in flight, where that is known."""
+    waiting: Mapping[str, int]
+    """Why attempts wait, by reason."""
+    held_by: str
+    spent: str
+    stopping: bool
+    is_alive: bool = True
+    """Whether its process lives; the run of one that was killed goes on when it is started again."""
+
+
 class CommitSink(Protocol):
     """Told once per transaction which of its drafts are committed, or which are not and why.
 
@@ -189,6 +257,9 @@ class RunningStore(Protocol):
     def keep_artefact(self, source: Path | bytes, *, name: str) -> Artefact:
         """Keep a file's content until no record refers to it (`RecordDraft.artefacts`). On any thread."""
 
+    def tell_progress(self, progress: LiveProgress) -> None:
+        """For other processes to read, until the run ends. It queues, as `add` does."""
+
     async def counts(self, evaluation_id: int) -> Counts: ...
     def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]: ...
     async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
@@ -208,6 +279,31 @@ class ReadStore(Protocol):
     def runs(self, evaluation_id: int) -> list[RunInfo]: ...
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
     def observations(self, evaluation_id: int) -> Iterator[Observation]: ...
+    def record(self, record_id: int) -> Record: ...
+    def record_of(self, evaluation: EvaluationInfo, sample_id: str, repeat: int = 0) -> Record: ...
+    def page(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """In dataset order, from the beginning or `after` what an earlier page calls `next`."""
+
+    def changes(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        since: str,
+        limit: int = 100,
+    ) -> Page:
+        """What was committed since the ticket was given, in that order, rewritten records included."""
+
+    def live(self, experiment: str) -> list[LiveProgress]:
+        """How far its runs are that have not ended."""
+
     def trace(self, record_id: int) -> list[dict[str, Any]]:
         """The events of the attempt; empty where it left none."""
 

@@ -10,8 +10,20 @@ from typing import Any
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, Known, Placed, RecordDraft, RunInfo, Store
+from evalve.contracts import (
+    ALL_RECORDS,
+    EvaluationSpec,
+    Known,
+    LiveProgress,
+    Placed,
+    RecordDraft,
+    RecordQuery,
+    RunInfo,
+    ScoreQuery,
+    Store,
+)
 from evalve.errors import Locked, NotFound, StorageError
+from evalve.jsontext import to_json
 from evalve.records import Artefact, Failure, Sample, Score, Try
 from evalve.storage import open_store
 
@@ -779,3 +791,374 @@ def test_a_hash_under_which_nothing_is_kept_is_named(store: Store, name: str) ->
 def test_a_file_that_cannot_be_read_is_named(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"absent\.txt cannot be kept .*No such file"):
         store.keep_artefact(tmp_path / "absent.txt", name="absent.txt")
+
+
+# one record
+
+
+async def test_a_record_is_found_by_its_id_and_by_its_sample(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s1", repeat=1, response_json='"5"'))
+    (info,) = store.evaluations("exp")
+
+    found = store.record_of(info, "s1", 1)
+
+    assert (found.sample_id, found.repeat, found.response) == ("s1", 1, "5")
+    assert (found.experiment, found.evaluation) == ("exp", "eval_a")
+    assert store.record(found.id) == found
+    assert store.record_of(info, "s1").repeat == 0
+
+
+async def test_a_record_that_is_not_there_is_named(store: Store) -> None:
+    await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+
+    with pytest.raises(NotFound, match="no record 77"):
+        store.record(77)
+    with pytest.raises(
+        NotFound, match=r"eval_a in experiment 'exp' has no record of sample 's9' \(repeat 2\)"
+    ):
+        store.record_of(info, "s9", 2)
+
+
+async def test_a_rewritten_record_keeps_its_id(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN))
+    (info,) = store.evaluations("exp")
+    before = store.record_of(info, "s1")
+
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    assert store.record(before.id).status == "done"
+
+
+# pages
+
+
+def pages(store: Store, query: RecordQuery = ALL_RECORDS, *, limit: int = 3) -> list[list[str]]:
+    """Page after page, the ids of their samples."""
+    (info,) = store.evaluations("exp")
+    after: str | None = None
+    found: list[list[str]] = []
+    while True:
+        page = store.page(info, query, after=after, limit=limit)
+        found.append([record.sample_id for record in page.records])
+        after = page.next
+        if after is None:
+            return found
+
+
+def ids(store: Store, query: RecordQuery) -> list[str]:
+    return [sample_id for page in pages(store, query) for sample_id in page]
+
+
+async def test_pages_come_in_dataset_order_and_end(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, key="other"))
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (4, 0, 6, 2, 5, 1, 3)])
+
+    (info, _) = store.evaluations("exp")
+    first = store.page(info, limit=3)
+    second = store.page(info, after=first.next, limit=3)
+    third = store.page(info, after=second.next, limit=3)
+
+    assert [[r.sample_id for r in page.records] for page in (first, second, third)] == [
+        ["s0", "s1", "s2"],
+        ["s3", "s4", "s5"],
+        ["s6"],
+    ]
+    assert third.next is None
+
+
+async def test_a_page_that_is_just_full_says_that_it_is_the_last(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(3)])
+
+    assert pages(store, limit=3) == [["s0", "s1", "s2"]]
+
+
+async def test_repeats_and_samples_of_one_place_are_kept_apart_by_pages(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    keys = [("b", 1), ("a", 1), ("b", 0), ("a", 0)]
+    commit(store, *[a_draft(evaluation_id, sample_id, repeat=repeat) for sample_id, repeat in keys])
+
+    assert pages(store, limit=1) == [["a"], ["a"], ["b"], ["b"]]
+
+
+async def test_what_is_committed_between_two_pages_moves_nothing(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (1, 3, 5)])
+    (info,) = store.evaluations("exp")
+    first = store.page(info, limit=2)
+
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (0, 4)])
+    second = store.page(info, after=first.next, limit=2)
+
+    assert [r.sample_id for r in first.records] == ["s1", "s3"]
+    assert [r.sample_id for r in second.records] == ["s4", "s5"]
+
+
+async def test_samples_that_are_left_out_are_on_no_page(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", index=1))
+
+    await store.leave_out(evaluation_id, ["s1"])
+
+    assert pages(store) == [["s2"]]
+
+
+def scored(value: Any) -> str:
+    return to_json([{"name": "other", "value": 7}, {"name": "grade", "value": value}])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (RecordQuery(status="failed"), ["broken", "slow"]),
+        (RecordQuery(status="skipped"), ["skipped"]),
+        (RecordQuery(status="done"), ["right", "wrong", "half", "named"]),
+        (RecordQuery(failure_class="timeout"), ["slow"]),
+        (RecordQuery(failure_class="code"), ["broken"]),
+        (RecordQuery(score=ScoreQuery("grade")), ["right", "wrong", "half", "named"]),
+        (RecordQuery(score=ScoreQuery("grade", wrong=True)), ["wrong"]),
+        (RecordQuery(score=ScoreQuery("grade", equals="good")), ["named"]),
+        (RecordQuery(score=ScoreQuery("grade", at_least=0.5)), ["right", "half"]),
+        (RecordQuery(score=ScoreQuery("grade", at_most=0.5)), ["wrong", "half"]),
+        (RecordQuery(score=ScoreQuery("absent")), []),
+        (RecordQuery(columns={"topic": "tides"}), ["half"]),
+        (RecordQuery(columns={"topic": "tides", "year": 1}), []),
+        (RecordQuery(text="TIDES"), ["half"]),
+        (RecordQuery(text="two\nlines"), ["wrong"]),
+        (RecordQuery(text='"quoted"'), ["right"]),
+        (RecordQuery(text="école"), ["named"]),
+        (RecordQuery(text="no number"), ["broken", "slow"]),
+        (RecordQuery(text="no number", failure_class="timeout"), ["slow"]),
+        (RecordQuery(text="nowhere"), []),
+    ],
+)
+async def test_a_query_finds_what_it_asks_for(store: Store, query: RecordQuery, expected: list[str]) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    failed: dict[str, Any] = {"status": "failed", "scores_json": "[]", "failure_json": BROKEN}
+    drafts = [
+        a_draft(evaluation_id, "right", scores_json=scored(True), response_json=to_json('a "quoted" word')),
+        a_draft(evaluation_id, "wrong", scores_json=scored(False), prompt_json=to_json("Two\nLines")),
+        a_draft(evaluation_id, "half", scores_json=scored(0.5), row_json='{"topic":"tides"}'),
+        a_draft(evaluation_id, "named", scores_json=scored("good"), row_json=to_json({"t": "L'École"})),
+        a_draft(evaluation_id, "broken", **failed),
+        a_draft(evaluation_id, "slow", failure_class="timeout", **failed),
+        a_draft(evaluation_id, "skipped", status="skipped", scores_json="[]"),
+    ]
+    for index, draft in enumerate(drafts):
+        draft.sample.index = index
+    commit(store, *drafts)
+
+    assert ids(store, query) == expected
+
+
+async def test_a_page_without_texts_has_all_but_them(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", prompt_json='"why?"', lent_json='{"tool":1}'))
+    (info,) = store.evaluations("exp")
+
+    (record,) = store.page(info, RecordQuery(with_texts=False)).records
+
+    assert record == replace(store.record(record.id), row=None, prompt=None, response=None)
+    assert (record.scores[0].value, record.lent) == (True, {"tool": 1})
+
+
+async def test_a_search_returns_after_a_while_with_where_to_go_on(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i:05}", index=i) for i in range(10_500)])
+    commit(store, a_draft(evaluation_id, "last", index=10_500, response_json='"needle"'))
+    (info,) = store.evaluations("exp")
+    query = RecordQuery(text="needle")
+
+    first = store.page(info, query)
+    second = store.page(info, query, after=first.next)
+
+    assert (first.records, first.next is None) == ([], False)
+    assert ([record.sample_id for record in second.records], second.next) == (["last"], None)
+
+
+async def test_long_texts_end_a_search_earlier(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    long = to_json("x" * 3_000_000)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i, response_json=long) for i in range(5)])
+
+    assert pages(store, RecordQuery(text="needle")) == [[], []]
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "WzFd", "!", "é"])
+async def test_a_cursor_that_no_page_gave_is_refused(store: Store, cursor: str) -> None:
+    await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+
+    with pytest.raises(StorageError, match="not where a page ended"):
+        store.page(info, after=cursor)
+    with pytest.raises(StorageError, match="not a ticket"):
+        store.changes(info, since=cursor)
+
+
+# what is new
+
+
+async def test_changes_are_what_was_committed_or_rewritten_since_the_ticket(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    other_id = await store.open_evaluation(replace(SPEC, key="other"))
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", index=1, status="failed", failure_json=BROKEN),
+    )
+    info = store.evaluations("exp")[0]
+    ticket = store.page(info, limit=1).ticket
+    assert store.changes(info, since=ticket).records == []
+
+    commit(
+        store,
+        a_draft(evaluation_id, "s4", index=3),
+        a_draft(other_id, "elsewhere"),
+        a_draft(evaluation_id, "s3", index=2),
+        a_draft(evaluation_id, "s2", index=1),
+    )
+    news = store.changes(info, since=ticket)
+
+    assert [(r.sample_id, r.status) for r in news.records] == [("s4", "done"), ("s3", "done"), ("s2", "done")]
+    assert news.next is None
+    assert store.changes(info, since=news.ticket).records == []
+
+
+async def test_many_changes_come_in_parts_and_each_once(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+    since: str | None = store.page(info).ticket
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(5)])
+    commit(store, a_draft(evaluation_id, "s1", index=1, response_json='"5"'))
+
+    told: list[list[str]] = []
+    while since is not None:
+        page = store.changes(info, since=since, limit=2)
+        told.append([record.sample_id for record in page.records])
+        since = page.next
+
+    assert told == [["s0", "s1"], ["s2", "s3"], ["s4", "s1"]]
+
+
+async def test_changes_can_be_asked_for_with_a_query(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+    ticket = store.page(info).ticket
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
+
+    news = store.changes(info, RecordQuery(status="skipped"), since=ticket)
+
+    assert [record.sample_id for record in news.records] == ["s2"]
+
+
+async def test_a_ticket_outlives_what_was_forgotten(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"))
+    commit(store, a_draft(evaluation_id, "s1"))
+    (info,) = store.evaluations("exp")
+    ticket = store.page(info).ticket
+
+    store.forget("exp", SPEC.key)
+    commit(store, a_draft(evaluation_id, "s1", response_json='"new"'))
+    news = store.changes(info, since=ticket)
+    commit(store, a_draft(evaluation_id, "s1", response_json='"newer"'))
+
+    assert [record.response for record in news.records] == ["new"]
+    assert [record.response for record in store.changes(info, since=news.ticket).records] == ["newer"]
+
+
+# running counts
+
+
+async def test_counts_follow_what_is_rewritten_left_out_and_placed_again(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    failed: dict[str, Any] = {"status": "failed", "failure_json": BROKEN, "failure_class": "agent"}
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", index=1, working_s=1.0, **failed),
+        a_draft(evaluation_id, "s3", index=2, **failed),
+    )
+    commit(store, a_draft(evaluation_id, "s2", index=1, working_s=2.0))
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.failures, info.working_s) == (2, 1, {"agent": 1}, 2.5)
+
+    await store.leave_out(evaluation_id, ["s1", "s3"])
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.failures, info.left_out) == (1, 0, {}, 2)
+
+    await store.end_run(a_run(evaluation_id, status="complete"), total=1, metrics=None)
+    commit(store, a_draft(evaluation_id, "s3", index=2), a_draft(evaluation_id, "s4", index=3))
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.left_out, info.working_s) == (3, 0, 1, 2.75)
+
+
+# live progress
+
+
+def a_progress(evaluation_id: int, **changes: Any) -> LiveProgress:
+    progress = LiveProgress(
+        run_id="run-1",
+        evaluation_id=evaluation_id,
+        evaluation="eval_a",
+        started_at="2026-01-02T03:04:00+00:00",
+        updated_at="2026-01-02T03:04:05+00:00",
+        total=9,
+        before=1,
+        done=2,
+        failed=3,
+        skipped=0,
+        in_flight=2,
+        limit=4,
+        waiting={"retry": 1},
+        held_by="input tokens 98%",
+        spent="0.120 USD",
+        stopping=False,
+    )
+    return replace(progress, **changes)
+
+
+async def test_live_progress_is_what_a_run_told_last_until_it_ends(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+
+    store.tell_progress(a_progress(evaluation_id, done=1))
+    store.tell_progress(a_progress(evaluation_id))
+    await store.counts(evaluation_id)
+    assert store.live("exp") == [a_progress(evaluation_id)]
+
+    await store.end_run(a_run(evaluation_id, status="complete"), total=9, metrics=None)
+    assert store.live("exp") == []
+
+
+async def test_the_progress_of_a_run_that_never_ended_goes_when_the_next_begins(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    store.tell_progress(a_progress(evaluation_id))
+
+    await store.counts(evaluation_id)
+    await store.begin_run(a_run(evaluation_id, id="run-2"))
+
+    assert store.live("exp") == []
+
+
+async def test_live_progress_of_an_unknown_experiment_is_an_error(store: Store) -> None:
+    with pytest.raises(NotFound, match="no experiment 'exp'"):
+        store.live("exp")
+
+
+async def test_a_broken_run_keeps_the_time_that_its_records_told(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    commit(store, a_draft(evaluation_id, "s1", started_at="2026-01-02T03:04:09.500000+00:00", wall_s=0.5))
+
+    await store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
+
+    broken, _ = store.runs(evaluation_id)
+    assert broken.ended_at == "2026-01-02T03:04:10.000+00:00"
+    assert store.evaluations("exp")[0].wall_s == pytest.approx(10.0, abs=0.01)

@@ -386,9 +386,12 @@ def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 def turn_back_to_the_fourth_format(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP INDEX records_in_order")
+    connection.execute("DROP INDEX records_not_done")
     connection.execute("ALTER TABLE records DROP COLUMN failure_class")
     connection.execute("ALTER TABLE records DROP COLUMN lent")
-    for table in ("traces", "artefacts"):
+    connection.execute("ALTER TABLE evaluations DROP COLUMN tallied")
+    for table in ("traces", "artefacts", "rewrites", "tallies", "progress"):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("PRAGMA user_version = 4")
 

@@ -37,6 +37,7 @@ from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
+from evalve.runner.telling import telling_progress
 from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
@@ -85,7 +86,8 @@ async def run_evaluation(
         await store.begin_run(journey.run, total=journey.plan.total)
         progress.started(tally)
         try:
-            await journey.travel(progress)
+            with telling_progress(store, journey.run, tally):
+                await journey.travel(progress)
         except BaseException:
             await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
             raise
