@@ -968,8 +968,8 @@ async def test_a_page_without_texts_has_all_but_them(store: Store) -> None:
 
 async def test_a_search_returns_after_a_while_with_where_to_go_on(store: Store) -> None:
     evaluation_id = await store.open_evaluation(SPEC)
-    commit(store, *[a_draft(evaluation_id, f"s{i:05}", index=i) for i in range(10_500)])
-    commit(store, a_draft(evaluation_id, "last", index=10_500, response_json='"needle"'))
+    commit(store, *[a_draft(evaluation_id, f"s{i:05}", index=i) for i in range(5_500)])
+    commit(store, a_draft(evaluation_id, "last", index=5_500, response_json='"needle"'))
     (info,) = store.evaluations("exp")
     query = RecordQuery(text="needle")
 

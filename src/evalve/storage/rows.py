@@ -32,12 +32,13 @@ _KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN (
 def read_records(
     connection: sqlite3.Connection, evaluation: EvaluationInfo, status: Status | None
 ) -> Iterator[Record]:
-    # the condition names the index that has only these
-    not_done = "AND status <> 'done'" if status in ("failed", "skipped") else ""
+    # sorted by an index: a sort of whole rows would copy every prompt and response to a temporary file
+    asked = "" if status is None else "AND status = :status"
+    not_done = "AND status <> 'done'" if status in ("failed", "skipped") else ""  # has an index of its own
     ids = connection.execute(
-        f"SELECT id FROM records WHERE evaluation_id = ? AND idx >= 0 {not_done}"
-        " AND status = coalesce(?, status) ORDER BY idx, sample_id, repeat",
-        (evaluation.id, status),
+        f"SELECT id FROM records WHERE evaluation_id = :id AND idx >= 0 {asked} {not_done}"
+        " ORDER BY idx, sample_id, repeat",
+        {"id": evaluation.id, "status": status},
     )
     while chunk := [row[0] for row in ids.fetchmany(_AT_ONCE)]:
         yield from read_by_ids(connection, evaluation, chunk)
