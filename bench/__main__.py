@@ -18,6 +18,7 @@ BENCHMARKS = (
     "longest_first",
     "tutorial",
     "resume",
+    "pages",
     "memory",
     "parked",
     "pacing",

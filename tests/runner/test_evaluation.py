@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from evalve.testing import run_in_virtual_time
 from recorded import done, record
 from running import (
     CollectFirst,
+    DistantStore,
     FailingStore,
     Notes,
     RateLimited,
@@ -1058,3 +1059,57 @@ def test_a_loop_that_shuts_down_records_no_false_failure(store: Store) -> None:
     run_in_virtual_time(left_alone())
 
     assert records(store) == []
+
+
+# -- skipped samples ---------------------------------------------------------------------------------
+
+
+def test_a_skipped_sample_is_recorded_and_does_not_run_again(store: Store) -> None:
+    asked: list[str] = []
+
+    async def evaluate(id: str) -> bool:
+        asked.append(id)
+        if id == "b":
+            pytest.skip("does not apply")
+        return True
+
+    first = run(runnable(evaluate, rows("a", "b", "c")), store)
+    again = run(runnable(evaluate, rows("a", "b", "c")), store)
+
+    assert sorted(asked) == ["a", "b", "c"]
+    assert statuses(store) == [("a", "done"), ("b", "skipped"), ("c", "done")]
+    assert (first.info.total, first.info.done, first.info.skipped) == (3, 2, 1)
+    assert (first.run.status, again.run.status, again.info.left_out) == ("complete", "complete", 0)
+
+
+def test_a_run_whose_last_sample_was_skipped_while_it_stopped_is_complete(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        if id == "b":
+            context = SAMPLE.get()
+            assert context is not None
+            context.stop_run("enough")
+            pytest.skip("does not apply")
+        return True
+
+    outcome = run(runnable(evaluate, rows("a", "b"), strategy=Sequential()), store)
+
+    assert (outcome.interrupted, outcome.run.status) == (True, "complete")
+
+
+# -- a store behind a network ------------------------------------------------------------------------
+
+
+def test_a_run_works_on_a_store_that_is_far_away(store: Store) -> None:
+    distant = cast(Store, DistantStore(store))
+
+    async def fails_once(id: str) -> bool:
+        if id == "b" and not store.runs(1)[1:]:
+            raise ValueError("no")
+        return True
+
+    run(runnable(fails_once, rows("a", "b", "c"), order="auto"), distant)
+    outcome = run(runnable(fails_once, rows("a", "b"), order="auto"), distant)
+
+    assert statuses(store) == [("a", "done"), ("b", "done")]
+    assert (outcome.ran, outcome.info.left_out, outcome.run.status) == (1, 1, "complete")
+    assert [value.value for value in outcome.metrics] == [1.0]

@@ -100,6 +100,15 @@ class Locks:
         """The first of the party that holds the experiment."""
         return next(iter(self._live(connection, experiment)), None)
 
+    def others_run(self, connection: sqlite3.Connection) -> bool:
+        """Whether another process holds any experiment."""
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM locks").fetchall()
+        here, now_s = socket.gethostname(), self._clock.utc_now().timestamp()
+        return any(
+            (holder.host, holder.pid) != (here, os.getpid()) and is_alive(holder, here=here, now_s=now_s)
+            for holder in [Holder(*row) for row in rows]
+        )
+
     def _live(self, connection: sqlite3.Connection, experiment: str) -> list[Holder]:
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM locks WHERE experiment = ? ORDER BY acquired_at", (experiment,)
@@ -173,8 +182,25 @@ def is_alive(
     now_s: float,
     started: Callable[[int], float | None] = process_started,
 ) -> bool:
+    return process_lives(
+        holder.pid,
+        holder.pid_started,
+        on_this_machine=holder.host == here,
+        silent_s=now_s - holder.heartbeat_at,
+        started=started,
+    )
+
+
+def process_lives(
+    pid: int,
+    pid_started: float,
+    *,
+    on_this_machine: bool,
+    silent_s: float,
+    started: Callable[[int], float | None] = process_started,
+) -> bool:
     """On this machine the process tells; of another machine only the heartbeat is seen."""
-    if holder.host != here:
-        return now_s - holder.heartbeat_at < _SILENCE_S
-    started_s = started(holder.pid)
-    return started_s is not None and abs(started_s - holder.pid_started) < _SAME_START_S
+    if not on_this_machine:
+        return silent_s < _SILENCE_S
+    started_s = started(pid)
+    return started_s is not None and abs(started_s - pid_started) < _SAME_START_S

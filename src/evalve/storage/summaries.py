@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalve.contracts import EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
 from evalve.jsontext import from_json
+from evalve.storage.counting import read_tallied
 from evalve.storage.locks import Locks
-from evalve.storage.schema import record_range
+from evalve.storage.schema import LATEST_END, record_range
 
 
 def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[ExperimentInfo]:
@@ -27,6 +28,7 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 evaluations=len(evaluations),
                 done=sum(evaluation.done for evaluation in evaluations),
                 failed=sum(evaluation.failed for evaluation in evaluations),
+                skipped=sum(evaluation.skipped for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
             )
@@ -34,18 +36,22 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
 
 
-def read_evaluations(connection: sqlite3.Connection, experiment: str) -> list[EvaluationInfo]:
+def read_evaluations(
+    connection: sqlite3.Connection, experiment: str, *, key: str | None = None
+) -> list[EvaluationInfo]:
+    """All of an experiment, or only that of the key."""
     rows = connection.execute(
         "SELECT v.id, v.key, v.name, v.columns, v.fingerprint, v.total, v.metrics FROM evaluations v"
-        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? ORDER BY v.id",
-        (experiment,),
+        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND (?2 IS NULL OR v.key = ?2)"
+        " ORDER BY v.id",
+        (experiment, key),
     ).fetchall()
     return [_evaluation(connection, experiment, row) for row in rows]
 
 
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
-    counts = read_counts(connection, evaluation_id)
+    counts = read_tallied(connection, evaluation_id)
     spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
     return EvaluationInfo(
@@ -58,36 +64,18 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             fingerprint=from_json(fingerprint),
         ),
         # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= counts.done + counts.failed else None,
-        done=counts.done,
-        failed=counts.failed,
+        total=total if total is not None and total >= sum(counts.counts) else None,
+        done=counts.counts.done,
+        failed=counts.counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
         last_ended_at=max(ends, default=None),
         wall_s=sum(wall_s for _, _, wall_s in spans),
         working_s=counts.working_s,
         metrics=from_json(metrics),
         left_out=counts.left_out,
+        skipped=counts.counts.skipped,
+        failures=counts.failures,
     )
-
-
-class Counts(NamedTuple):
-    """How many are done, how many failed, how long all worked, and how many samples count no more."""
-
-    done: int
-    failed: int
-    working_s: float
-    left_out: int
-
-
-def read_counts(connection: sqlite3.Connection, evaluation_id: int) -> Counts:
-    row = connection.execute(
-        "SELECT coalesce(sum(idx >= 0 AND status = 'done'), 0),"
-        " coalesce(sum(idx >= 0 AND status = 'failed'), 0), total(working_s),"
-        " count(DISTINCT CASE WHEN idx < 0 THEN sample_id END)"
-        " FROM records WHERE id BETWEEN ? AND ?",
-        record_range(evaluation_id),
-    ).fetchone()
-    return Counts(*row)
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
@@ -126,17 +114,19 @@ def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInf
 
 def _span(connection: sqlite3.Connection, run: RunInfo) -> tuple[str, str | None, float]:
     """When a run started and ended, and how long it took; of a killed one, as its records tell."""
-    if run.ended_at is not None:
-        return run.started_at, run.ended_at, float(run.report.get("wall_s", 0.0))
-    (ended_at,) = connection.execute(
-        "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', max(julianday(started_at) + wall_s / 86400.0))"
-        " FROM records WHERE id BETWEEN ? AND ? AND run_id = ?",
-        (*record_range(run.evaluation_id), run.id),
-    ).fetchone()
+    if run.ended_at is not None and "wall_s" in run.report:
+        return run.started_at, run.ended_at, float(run.report["wall_s"])
+    ended_at = run.ended_at or read_latest_end(connection, run.evaluation_id, run.id)
     if ended_at is None:
         return run.started_at, None, 0.0
     lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(run.started_at)
     return run.started_at, ended_at, max(0.0, lasted.total_seconds())
+
+
+def read_latest_end(connection: sqlite3.Connection, evaluation_id: int, run_id: str) -> str | None:
+    """When the last record of a run ended that has not told its end, and no later run has begun."""
+    (ended_at,) = connection.execute(LATEST_END, (*record_range(evaluation_id), run_id)).fetchone()
+    return None if ended_at is None else str(ended_at)
 
 
 def _instants(evaluations: Sequence[EvaluationInfo]) -> list[str]:
