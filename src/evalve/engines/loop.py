@@ -17,6 +17,8 @@ class LoopEngine:
     def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self._function = function
 
+    async def start(self) -> None: ...
+
     async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
         return await self._function(**values)
 
