@@ -176,6 +176,10 @@ def takes_anything(thing: Any) -> str:
     return type(thing).__name__
 
 
+def tells_its_model(model: Any) -> tuple[str, str, int]:
+    return model.name, model._headers["x-team"], os.getppid()
+
+
 def prints() -> bool:
     print("printed in a worker")
     return True

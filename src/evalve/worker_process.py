@@ -7,6 +7,7 @@ from typing import Any
 
 from evalve import gating
 from evalve.engines.worker import serve
+from evalve.options import Options
 from evalve.runner.threads import carry_samples_into_threads
 
 
@@ -14,9 +15,10 @@ def main(descriptor: int) -> None:
     """Serve the parent at the other end of the descriptor until it closes."""
     carry_samples_into_threads()
     with socket.socket(fileno=descriptor) as end:
-        serve(end, prepare=gating.ask, account_for=_account_for)
+        serve(end, account_for=_account_for)
 
 
-def _account_for(policy: Any) -> Any:
-    """Calls of this process go by what `gating.ask` was told."""
+def _account_for(options: Options) -> Any:
+    """Calls of this process are treated as the run's options ask."""
+    gating.ask(options)
     return None

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import engine_subjects as subjects
-from evalve import ForEach, foreach
+from evalve import ForEach, foreach, model
 from evalve.contracts import CallLog, EvaluationSpec, Runnable, SampleContext
 from evalve.engines.child import died_in_words
 from evalve.engines.crossing import Place
@@ -25,6 +25,7 @@ from evalve.engines.processes import ProcessEngine, opening_for
 from evalve.errors import CrossingError, DeclarationError, OptionError, ResultError, WorkerDied
 from evalve.options import Options
 from evalve.testing import run_in_virtual_time
+from evalve.traces import Trace
 
 
 def sample(**more: Any) -> SampleContext:
@@ -192,23 +193,25 @@ class TestCrossing:
         assert [one.name for one in score.metrics] == ["share_above(0.25)"]
         assert score.metrics[0]([0.1, 0.3]) == 0.5
 
-    async def test_the_runs_account_gives_its_policy_and_is_told_of_the_calls(self) -> None:
+    async def test_the_runs_account_is_told_of_the_calls(self) -> None:
         class Account:
             counted: CallLog | None = None
-
-            def to_plain(self) -> dict[str, Any]:
-                return {"cache": "off"}
 
             def count_elsewhere(self, calls: CallLog) -> None:
                 self.counted = calls
 
         account = Account()
-        async with running(subjects.returns) as engine:
-            await engine.call({"a": 1, "b": 2}, sample(account=account))
-            work = engine._work({}, sample(account=account))
+        async with running(subjects.leaves_calls_and_a_trace) as engine:
+            await engine.call({}, sample(account=account, trace=Trace()))
 
-        assert work.policy == {"cache": "off"}
-        assert account.counted == CallLog()
+        assert account.counted == CallLog(requests=2, cost_usd=0.5, ordinals={"question": 1})
+
+    async def test_a_model_crosses_and_asks_through_the_gate_of_the_worker(self) -> None:
+        asked = model("openai-compatible/tiny@http://127.0.0.1:1/v1", api_key="key", headers={"x-team": "a"})
+        async with running(subjects.tells_its_model, arguments={"model": asked}) as engine:
+            told = await engine.call({}, sample())
+
+        assert told == ("openai-compatible/tiny@http://127.0.0.1:1/v1", "a", os.getpid())
 
     def test_together_the_workers_may_spend_what_one_process_might(self) -> None:
         opening = opening_for(evaluation(subjects.returns, options={"budget_usd": 1.0}), workers=4)
@@ -272,6 +275,17 @@ class TestFinding:
         with pytest.raises(LookupError, match=r"eval_gone\.py has no eval_gone when it is imported"):
             Modules(Place("__evalve_main__", None)).function(place)
         del sys.modules["eval_gone"]
+
+    def test_a_program_that_defines_a_class_is_imported_when_that_is_needed(self, tmp_path: Path) -> None:
+        (tmp_path / "program.py").write_text("class Mine: pass\nassert __name__ != '__main__'\n")
+        main = sys.modules["__main__"]
+        try:
+            name = Modules(Place("__evalve_main__", str(tmp_path / "program.py"))).name_for("__main__")
+
+            assert sys.modules[name].Mine.__module__ == "__evalve_main__"
+            assert sys.modules["__main__"] is sys.modules.pop("__evalve_main__")
+        finally:
+            sys.modules["__main__"] = main
 
     def test_an_evaluation_that_is_called_while_its_file_is_imported_is_refused(self) -> None:
         @foreach("n", [1])

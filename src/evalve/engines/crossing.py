@@ -49,6 +49,7 @@ class Opening(NamedTuple):
 
     parent_pid: int
     sys_path: list[str]
+    sys_argv: list[str]
     function: Place
     main: Place
     """Of the program that runs: classes that it defines are pickled as members of `__main__`."""
@@ -78,8 +79,6 @@ class Work(NamedTuple):
     try_number: int
     ordinals: dict[str, int]
     leaves_trace: bool
-    policy: Any
-    """Plain values: what the run's account wants known about cache, budget and totals."""
     values: dict[str, Packed]
 
 

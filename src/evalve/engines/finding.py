@@ -90,9 +90,7 @@ class Modules:
         """What stands in the module under that name, without what `@foreach` made of it."""
         if place.module != "__main__":
             self.know({place.module: place.file} if place.file else {})
-        with importing():
-            module = sys.modules[self.name_for(place.module)]
-        found = _function_in(module, place.qualname)
+        found = _function_in(sys.modules[self.name_for(place.module)], place.qualname)
         if found is None:
             raise LookupError(f"{place.file} has no {place.qualname} when it is imported")
         return found
@@ -100,8 +98,13 @@ class Modules:
 
 def loaded_module(name: str, file: str | None) -> ModuleType:
     """By its name if that leads to the file, as for what is on the path; else from the file itself."""
-    if file is None or _is_found(name, file):
-        return importlib.import_module(name)
+    with importing():
+        if file is None or _is_found(name, file):
+            return importlib.import_module(name)
+        return _loaded_from(name, file)
+
+
+def _loaded_from(name: str, file: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported as a module")

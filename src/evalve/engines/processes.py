@@ -92,7 +92,6 @@ class ProcessEngine:
 
     def _work(self, values: dict[str, Any], context: SampleContext) -> Work:
         what = f"{context.evaluation}, sample {context.sample_id!r}"
-        to_plain: Callable[[], Any] | None = getattr(context.account, "to_plain", None)
         return Work(
             number=next(self._numbers),
             experiment=context.experiment,
@@ -102,7 +101,6 @@ class ProcessEngine:
             try_number=context.try_number,
             ordinals=context.calls.ordinals,
             leaves_trace=context.trace is not None,
-            policy=None if to_plain is None else to_plain(),
             values=packed_arguments(values, what),
         )
 
@@ -210,6 +208,7 @@ def opening_for(evaluation: Runnable, workers: int) -> Opening:
     return Opening(
         parent_pid=os.getpid(),
         sys_path=[os.path.abspath(path) for path in sys.path],  # noqa: PTH100
+        sys_argv=sys.argv,
         function=place,
         main=place_of_main(),
         options=options,

@@ -48,14 +48,13 @@ from evalve.traces import Trace
 
 T = TypeVar("T")
 
-Prepare = Callable[[Options], None]
-AccountFor = Callable[[Any], Any]
-"""From the plain values that the run's account gave to an account for the samples of this process."""
+AccountFor = Callable[[Options], Any]
+"""What the samples of this process carry as their account: cache mode and budget as the run's options say."""
 
 _OUR_FOLDER = str(Path(__file__).parent)
 
 
-def serve(end: socket.socket, *, prepare: Prepare, account_for: AccountFor) -> None:
+def serve(end: socket.socket, *, account_for: AccountFor) -> None:
     """Work until the parent closes the socket."""
     _ignore_interrupts()
     channel = Channel(end)
@@ -64,9 +63,9 @@ def serve(end: socket.socket, *, prepare: Prepare, account_for: AccountFor) -> N
         return
     _die_with(opening.parent_pid)
     sys.path[:] = opening.sys_path
-    prepare(opening.options)
+    sys.argv[:] = opening.sys_argv
     try:
-        worker = _Worker(channel, opening, account_for)
+        worker = _Worker(channel, opening, account_for(opening.options))
     except BaseException as error:  # whatever importing a person's module raises, the parent tells it
         channel.send(NotReady(_in_words(error, opening)))
         return
@@ -75,9 +74,9 @@ def serve(end: socket.socket, *, prepare: Prepare, account_for: AccountFor) -> N
 
 
 class _Worker:
-    def __init__(self, channel: Channel, opening: Opening, account_for: AccountFor) -> None:
+    def __init__(self, channel: Channel, opening: Opening, account: Any) -> None:
         self._channel = channel
-        self._account_for = account_for
+        self._account = account
         self._modules = Modules(opening.main)
         self._function = self._modules.function(opening.function)
         self._arguments = self._unpacked(opening.arguments, opening.function.qualname)
@@ -119,7 +118,7 @@ class _Worker:
                 calls,
                 surroundings=surroundings,
                 trace=trace,
-                account=self._account_for(work.policy),
+                account=self._account,
             )
         )
         value, error = self._called(work)
