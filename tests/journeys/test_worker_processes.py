@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import psutil
 import pytest
 from project import Project
+
+from evalve.simulator import Behaviour, Simulator
+from evalve.storage import open_store
 
 CONFTEST = """
     from dataclasses import dataclass
@@ -335,3 +340,40 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(project: Project) -> Non
         run.kill()
 
     assert alive([int(pid) for pid in project.read("pids.txt").split()]) == []
+
+
+def test_models_are_asked_in_workers_and_the_calls_are_recorded_and_paid_for_once(project: Project) -> None:
+    project.write(
+        "eval_sums.py",
+        """
+        import evalve
+
+        @evalve.foreach("question", ["one", "two", "three"])
+        def eval_sums(question, model):
+            answers = [model.generate_sync(question, max_tokens=20).text for _ in range(2)]
+            return evalve.Result(all(answers), response=answers)
+        """,
+    )
+    with Simulator(Behaviour()).start_in_thread() as provider:
+        environment = {
+            "ANTHROPIC_BASE_URL": provider.url,
+            "ANTHROPIC_API_KEY": "sk-test-4711",
+            "EVALVE_STATE_DIR": str(project.folder / "state"),
+            "EVALVE_CACHE_DIR": str(project.folder / "cache"),
+        }
+        arguments = ["--model", "anthropic/claude-sonnet-5", "--engine", "processes", "--workers", "2"]
+        first = project.pytest(*arguments, "--experiment", "first", **environment)
+        second = project.pytest(*arguments, "--experiment", "second", **environment)
+        third = project.pytest(*arguments, "--experiment", "third", "--cache", "off", **environment)
+
+        assert provider.stats.requests == 12
+    assert (first.outcomes, second.outcomes, third.outcomes) == ({"passed": 1}, {"passed": 1}, {"passed": 1})
+    assert calls_of(project, "first") == [(2, 0), (2, 0), (2, 0)]
+    assert calls_of(project, "second") == [(0, 2), (0, 2), (0, 2)]
+
+
+def calls_of(project: Project, experiment: str) -> list[tuple[int, int]]:
+    """Of each sample: calls that were sent, and those that were answered from the cache."""
+    with closing(open_store(project.folder / ".evalve/evalve.db", create=False)) as store:
+        (info,) = store.evaluations(experiment)
+        return [(one.calls["requests"], one.calls["cached"]) for one in store.records(info) if one.calls]
