@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,14 @@ from evalve.engines.child import died_in_words
 from evalve.engines.crossing import Place
 from evalve.engines.finding import Modules, importing, loaded_module
 from evalve.engines.processes import ProcessEngine, opening_for
-from evalve.errors import CrossingError, DeclarationError, OptionError, ResultError, WorkerDied
+from evalve.errors import (
+    CrossingError,
+    DeclarationError,
+    InfrastructureError,
+    OptionError,
+    ResultError,
+    WorkerDied,
+)
 from evalve.options import Options
 from evalve.testing import run_in_virtual_time
 from evalve.traces import Trace
@@ -90,6 +97,59 @@ class TestWorkers:
     async def test_what_it_prints_does_not_disturb_the_answers(self) -> None:
         async with running(subjects.prints) as engine:
             assert await engine.call({}, sample()) is True
+
+
+class Waiting:
+    """Surroundings that note what is waited for."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    async def held(self, awaitable: Awaitable[Any], reason: str) -> Any:
+        self.reasons.append(reason)
+        return await awaitable
+
+    parked = held
+
+    def call_begins(self) -> None: ...
+    def call_ends(self) -> None: ...
+    def stop_run(self, reason: str) -> None: ...
+    def when_committed(self, callback: Callable[[], None]) -> None: ...
+
+
+class TestWaitingForAWorker:
+    async def test_it_is_a_wait_of_the_sample_and_not_its_work(self) -> None:
+        first, second = Waiting(), Waiting()
+        async with running(subjects.pid) as engine:
+            pids = await asyncio.gather(
+                engine.call({}, sample(surroundings=first)), engine.call({}, sample(surroundings=second))
+            )
+
+        assert len(set(pids)) == 1
+        assert (first.reasons, second.reasons) == ([], ["worker"])
+
+    async def test_one_that_is_cancelled_leaves_the_worker_to_the_next(self) -> None:
+        async with running(subjects.pid_of_sample) as engine:
+            calls = [asyncio.ensure_future(engine.call({"a": a}, sample())) for a in range(3)]
+            await asyncio.sleep(0)
+            calls[1].cancel()
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert isinstance(ended[1], asyncio.CancelledError)
+        assert [one[0] for one in (ended[0], ended[2]) if isinstance(one, tuple)] == [0, 2]
+
+    async def test_where_none_can_be_started_the_sample_hears_why(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        async with running(subjects.pid, workers=2) as engine:
+            monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+            ended = await asyncio.gather(
+                engine.call({}, sample()), engine.call({}, sample()), return_exceptions=True
+            )
+
+        assert isinstance(ended[0], int)
+        assert isinstance(ended[1], InfrastructureError)
+        assert "no worker process could be started: [Errno 2] No such file" in str(ended[1])
 
 
 class TestDying:

@@ -47,19 +47,13 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._on_death = on_death
         self._end, theirs = socket.socketpair()
-        with theirs:
-            # not multiprocessing, which runs a script once more if that has no `__main__` guard
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
-                    "-c",
-                    _PROGRAM.format(root=_ROOT, fd=theirs.fileno()),
-                ],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                process_group=0,
-            )
+        try:
+            self._process = _started(theirs)
+        except OSError:
+            self._end.close()
+            raise
+        finally:
+            theirs.close()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._dead = self._loop.create_future()
         self._is_expected_to_end = False
@@ -163,6 +157,18 @@ class Child:
             self._streams[1].transport.abort()
         else:
             self._end.close()
+
+
+def _started(end: socket.socket) -> subprocess.Popen[bytes]:
+    """Not by multiprocessing, which runs a script once more if that has no `__main__` guard."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    program = _PROGRAM.format(root=_ROOT, fd=end.fileno())
+    return subprocess.Popen(
+        [sys.executable, *flags, "-c", program],
+        pass_fds=(end.fileno(),),
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
 
 
 class _Waits:

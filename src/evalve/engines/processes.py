@@ -145,7 +145,11 @@ class ProcessEngine:
     def _hire(self) -> None:
         """As many as are wanted, and as may be."""
         while len(self._wanted) > len(self._starting) and len(self._workers) < self._most:
-            worker = self._born()
+            try:
+                worker = self._born()
+            except InfrastructureError as error:
+                self._refuse(error)
+                continue
             task = asyncio.get_running_loop().create_task(self._begin(worker))
             self._starting[task] = worker
             task.add_done_callback(self._has_begun)
@@ -155,10 +159,7 @@ class ProcessEngine:
             await worker.open(self._opening)
         except (CrossingError, InfrastructureError) as error:
             self._bury(worker)
-            refused = InfrastructureError(f"no other worker process could be started: {error}")
-            refused.__cause__ = error
-            if self._wanted:
-                self._wanted.popleft().set_exception(refused)
+            self._refuse(error)
         else:
             self._free(worker)
 
@@ -169,20 +170,34 @@ class ProcessEngine:
             self._hire()
 
     def _born(self) -> Child:
-        worker = Child(on_death=self._forget)
+        try:
+            worker = Child(on_death=self._forget)
+        except OSError as error:
+            raise InfrastructureError(f"no worker process could be started: {error}") from error
         self._workers.add(worker)
         return worker
 
     def _free(self, worker: Child) -> None:
         if worker not in self._workers:
             self._hire()  # it has died since
-            return
+        elif (wanted := self._next_wanted()) is not None:
+            wanted.set_result(worker)
+        else:
+            self._idle.append(worker)
+
+    def _refuse(self, error: Exception) -> None:
+        """Whoever has waited longest hears of it; its sample is tried again."""
+        if (wanted := self._next_wanted()) is not None:
+            refused = InfrastructureError(f"no other worker process could be started: {error}")
+            refused.__cause__ = error
+            wanted.set_exception(refused)
+
+    def _next_wanted(self) -> asyncio.Future[Child] | None:
         while self._wanted:
             wanted = self._wanted.popleft()
             if not wanted.done():
-                wanted.set_result(worker)
-                return
-        self._idle.append(worker)
+                return wanted
+        return None
 
     def _bury(self, worker: Child) -> None:
         worker.kill()
