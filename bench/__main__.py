@@ -16,6 +16,7 @@ BENCHMARKS = (
     "constant_latency",
     "heavy_tail",
     "longest_first",
+    "engines",
     "tutorial",
     "resume",
     "pages",

@@ -34,7 +34,7 @@ KERNEL = {
     "traces",
     "variables",
 }
-WIRING = {"checking", "gating", "wiring"}
+WIRING = {"checking", "gating", "wiring", "worker_process"}
 ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
@@ -181,6 +181,17 @@ def test_nothing_is_unpickled_evaluated_or_loaded_as_unsafe_yaml(path: Path) -> 
         "marshal.loads",
     }
     assert dangerous.isdisjoint(calls_in(path))
+
+
+@each_module
+def test_only_what_crosses_to_our_own_child_processes_is_pickled(path: Path) -> None:
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in (node.names if isinstance(node, ast.Import) else [ast.alias(node.module or "")])
+    }
+    assert "pickle" not in imported or name_of(path) == "engines.crossing"
 
 
 @each_module

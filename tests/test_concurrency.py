@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
 
 from evalve import concurrency
-from evalve.concurrency import Adaptive, Batch, Sequential, SlidingWindow, Throttled, Window, choose
+from evalve.concurrency import (
+    Adaptive,
+    Batch,
+    Sequential,
+    SlidingWindow,
+    Throttled,
+    Window,
+    choose,
+    workers_for,
+)
 from evalve.contracts import Strategy, Task
 from evalve.errors import OptionError
+from evalve.options import Options
 from evalve.testing import run_in_virtual_time
 
 
@@ -459,3 +470,29 @@ def test_each_strategy_has_a_second_name() -> None:
         concurrency.AdaptiveStrategy,
         concurrency.AsyncConcurrencyStrategy,
     ) == (Sequential, Batch, SlidingWindow, Adaptive, Strategy)
+
+
+def test_sync_functions_in_processes_run_as_many_at_once_as_there_are_workers() -> None:
+    strategy = choose(None, is_async=False, workers=3)
+
+    assert (type(strategy), getattr(strategy, "max_concurrency", None)) == (SlidingWindow, 3)
+
+
+def test_what_is_declared_or_asked_for_stands_before_the_number_of_workers() -> None:
+    assert type(choose(Sequential(), is_async=False, workers=3)) is Sequential
+    assert getattr(choose(None, is_async=False, workers=3, max_concurrency=5), "max_concurrency", 0) == 5
+    assert getattr(choose(None, is_async=True, workers=3), "max_concurrency", 0) == 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Options(), None),
+        (Options(workers=4), None),
+        (Options(engine="auto"), None),
+        (Options(engine="processes", workers=4), 4),
+        (Options(engine="processes"), len(os.sched_getaffinity(0))),
+    ],
+)
+def test_workers_are_those_asked_for_or_as_many_as_cores(asked: Options, expected: int | None) -> None:
+    assert workers_for(asked) == expected

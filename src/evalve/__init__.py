@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
     from evalve.declare.foreach import require as require
+    from evalve.errors import CrossingError as CrossingError
     from evalve.errors import DatasetError as DatasetError
     from evalve.errors import DeclarationError as DeclarationError
     from evalve.errors import EvalveError as EvalveError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from evalve.wiring import run as run
 
 _ERRORS = (
+    "CrossingError",
     "DatasetError",
     "DeclarationError",
     "EvalveError",
@@ -74,6 +76,7 @@ _MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "stor
 
 __version__ = "0.1.0"
 __all__ = [
+    "CrossingError",
     "DatasetError",
     "DeclarationError",
     "EvalveError",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -21,7 +22,7 @@ from evalve.checked_numbers import number, whole
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import CallSignals, Strategy, Task
 from evalve.errors import OptionError
-from evalve.options import MaxConcurrency
+from evalve.options import MaxConcurrency, Options
 
 Callback = Callable[[Any], None]
 
@@ -335,11 +336,15 @@ def choose(
     declared: Strategy | None,
     *,
     is_async: bool,
+    workers: int | None = None,
     max_concurrency: MaxConcurrency | None = None,
     throttle_s: float | None = None,
 ) -> Strategy:
-    """The strategy of a run: what was declared, bent to what was asked for on this occasion."""
-    strategy = declared if declared is not None else SlidingWindow() if is_async else Sequential()
+    """The strategy of a run: what was declared, bent to what was asked for on this occasion.
+
+    `workers` is the number of processes that sync functions run in, or `None` where they run in this one.
+    """
+    strategy = declared if declared is not None else _default(is_async=is_async, workers=workers)
     if max_concurrency == "auto":
         strategy = strategy if isinstance(strategy, Adaptive) else Adaptive()
     elif max_concurrency is not None:
@@ -349,6 +354,24 @@ def choose(
     if isinstance(strategy, SlidingWindow):
         return _with(strategy, throttle_s=throttle_s)
     return Throttled(strategy, throttle_s) if throttle_s else strategy
+
+
+def workers_for(asked: Options) -> int | None:
+    """How many processes a sync function is spread over; `None` where it stays in this one."""
+    return (asked.workers or cores()) if asked.engine == "processes" else None
+
+
+def cores() -> int:
+    """How many this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _default(*, is_async: bool, workers: int | None) -> Strategy:
+    if is_async:
+        return SlidingWindow()
+    return Sequential() if workers is None else SlidingWindow(workers)
 
 
 def _limited(strategy: Strategy, max_concurrency: int) -> Strategy:

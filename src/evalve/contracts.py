@@ -534,6 +534,9 @@ class Engine(Protocol):
     may_block_loop: bool
     """Whether the function runs on the event loop's thread as a coroutine, and may block it by mistake."""
 
+    async def start(self) -> None:
+        """Be ready for calls; raises where there will be none, before anything has run."""
+
     def call(self, values: dict[str, Any], context: SampleContext) -> Awaitable[Any]:
         """What the function returned for these columns and loans; raises what it raised.
 
@@ -548,7 +551,10 @@ class Engine(Protocol):
 
 
 EngineFor = Callable[["Runnable", Strategy], Engine]
-"""Chooses and starts the engine of a run."""
+"""Chooses the engine of a run."""
+
+TRACEBACK_ELSEWHERE = "__evalve_traceback__"
+"""Attribute of an error that was raised in another process: the text of its traceback there."""
 
 
 @dataclass(frozen=True, slots=True)

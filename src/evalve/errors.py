@@ -4,6 +4,7 @@ EvalveError
 ├── DeclarationError      an evaluation or dataset is written wrongly: names file and line
 ├── OptionError           an option from the command line, environment or YAML has a bad value
 ├── DatasetError          rows cannot be read, or lack what the evaluation needs
+├── CrossingError         something cannot be handed to a worker process: names the argument
 ├── ResultError           an evaluation function returned something that is not a score
 ├── SampleTimeout         a sample ran longer than its `timeout_s`
 ├── AnswerError           a model's answer cannot be used; raise it in an evaluation
@@ -42,6 +43,10 @@ class OptionError(EvalveError):
 
 class DatasetError(EvalveError):
     """Rows cannot be read, or lack what the evaluation needs."""
+
+
+class CrossingError(EvalveError):
+    """Something cannot be handed to a worker process."""
 
 
 class ResultError(EvalveError):

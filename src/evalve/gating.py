@@ -6,6 +6,7 @@ What it is made of is imported then: an evaluation that calls no model loads non
 from __future__ import annotations
 
 import atexit
+import copyreg
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from evalve.gate.cache import ResponseCache
     from evalve.gate.doors.limiting import ScopeLimiter
     from evalve.gate.doors.model import Connection, Model
+    from evalve.gate.doors.naming import Target
     from evalve.gate.estimates import Estimates
     from evalve.gate.exchange import Gate
     from evalve.gate.limiter import Limiter
@@ -374,8 +376,9 @@ def model(
     """
     name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
     headers = discreet_headers(headers) if isinstance(headers, Mapping) else headers
-    from evalve.gate.doors.model import open_model
+    from evalve.gate.doors.model import Model, open_model
 
+    copyreg.pickle(Model, _crossing)
     return open_model(
         name,
         connection=house().connection,
@@ -384,6 +387,18 @@ def model(
         base_url=base_url,
         headers=headers,
     )
+
+
+def _crossing(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
+    """How a model crosses to a worker process: there it calls through the gate of that process."""
+    return _crossed, (model._target, model._headers)
+
+
+def _crossed(target: Target, headers: Mapping[str, str]) -> Model:
+    from evalve.gate.doors.model import Model
+
+    copyreg.pickle(Model, _crossing)
+    return Model(target, house().connection, headers=headers)
 
 
 def limiter(name: str, *, api_key: str | None = None, base_url: str | None = None) -> ScopeLimiter:

@@ -22,7 +22,8 @@ from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.declare.variants import variant
 from evalve.engines.choosing import engine_for
-from evalve.errors import Interrupted
+from evalve.engines.finding import refuse_while_importing
+from evalve.errors import Interrupted, OptionError
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
@@ -124,8 +125,16 @@ _STORES: dict[str, Store] = {}
 _STORES_LOCK = threading.Lock()
 
 
+ASYNC_STAYS = "async evaluations run on the event loop of this process: --engine processes is for sync ones"
+_TOLD: set[str] = set()
+"""What is told once in a process, however many evaluations it concerns."""
+
+
 async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
+    if evaluation.is_async and evaluation.options.engine == "processes" and ASYNC_STAYS not in _TOLD:
+        _TOLD.add(ASYNC_STAYS)
+        progress.note(ASYNC_STAYS)
     gating.ask(evaluation.options)
     return await run_evaluation(
         evaluation,
@@ -187,7 +196,12 @@ async def run_directly_async(
     """What calling an evaluation does: run it, record it, hand back its result."""
     if args and not evaluation.is_method:
         raise TypeError(f"{evaluation.name} takes keyword arguments only: pass fixtures by name")
+    refuse_while_importing(evaluation.name)
     arguments, asked = split_arguments(evaluation, kwargs)
+    if asked.get("engine") == "processes" and evaluation.is_async:
+        raise OptionError(
+            f"{evaluation.name} is async, and engine='processes' is for sync functions: leave engine= out"
+        )
     folder = Path.cwd()
     storage = asked.pop("storage", None)
     now = settings(

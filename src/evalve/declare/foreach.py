@@ -182,6 +182,11 @@ class ForEach:
                 "or ForEach(dataset=…)"
             )
         signature = _checked_signature(function, columns, where)
+        if self._options.engine == "processes" and inspect.iscoroutinefunction(function):
+            raise DeclarationError(
+                f"{where}: {function.__name__} is async, and engine='processes' is for sync functions:"
+                " write it as `def`, or leave engine= out"
+            )
         _refuse_second(function, path, where)
         name = self._name or function.__qualname__.rpartition("<locals>.")[2]
         _refuse_second_of_name(name, function, path, where)

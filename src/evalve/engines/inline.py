@@ -23,6 +23,8 @@ class InlineEngine:
         self._function = function
         self._is_running = False
 
+    async def start(self) -> None: ...
+
     async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
         loop = asyncio.get_running_loop()
         events._set_running_loop(None)

@@ -17,6 +17,8 @@ class LoopEngine:
     def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self._function = function
 
+    async def start(self) -> None: ...
+
     def call(self, values: dict[str, Any], context: SampleContext) -> Awaitable[Any]:
         return self._function(**values)
 

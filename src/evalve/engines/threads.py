@@ -32,6 +32,8 @@ class ThreadEngine:
         self._threads = 0
         self._idle = 0
 
+    async def start(self) -> None: ...
+
     async def call(self, values: dict[str, Any], context: SampleContext) -> Any:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()

@@ -7,7 +7,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
-from evalve.contracts import CallLog
+from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import EvalveError
 from evalve.records import Failure, Status, Try
 from evalve.runner.failing import failure_class_of, is_skip
@@ -86,7 +86,7 @@ class Attempted:
             return
         self.status = "failed"
         ours = isinstance(error, EvalveError)
-        text = "" if ours else "".join(traceback.format_exception(_below_the_runner(error)))
+        text = "" if ours else _traceback(error)
         made_calls = bool(self.calls.requests or self.calls.cached)
         failure_class = failure_class_of(error, made_calls=made_calls)
         self.infrastructure_failures += failure_class == "infrastructure"
@@ -115,6 +115,11 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # a broken __str__ of a person's class must not lose the record
         return f"its message cannot be read: __str__ raised {type(broken).__name__}"
+
+
+def _traceback(error: BaseException) -> str:
+    elsewhere: str | None = getattr(error, TRACEBACK_ELSEWHERE, None)
+    return elsewhere or "".join(traceback.format_exception(_below_the_runner(error)))
 
 
 def _below_the_runner(error: BaseException) -> BaseException:

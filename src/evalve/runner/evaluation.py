@@ -10,7 +10,7 @@ import difflib
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,16 +83,18 @@ async def run_evaluation(
         tally.held_by, tally.spent = calls.held_by, calls.spent
     async with _opened(evaluation.rows) as rows:
         journey = _Journey(evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit)
-        await store.begin_run(journey.run, total=journey.plan.total)
-        progress.started(tally)
-        try:
-            with telling_progress(store, journey.run, tally):
-                await journey.travel(progress)
-        except BaseException:
-            await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
-            raise
-        finally:
-            progress.finished(tally)
+        with closing(journey.engine):
+            await journey.engine.start()
+            await store.begin_run(journey.run, total=journey.plan.total)
+            progress.started(tally)
+            try:
+                with telling_progress(store, journey.run, tally):
+                    await journey.travel(progress)
+            except BaseException:
+                await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
+                raise
+            finally:
+                progress.finished(tally)
         await _leave_out_removed(journey, store)
     return await _judged(evaluation, journey, store)
 
@@ -125,6 +127,7 @@ class _Journey:
         self.strategy = concurrency.choose(
             evaluation.strategy,
             is_async=evaluation.is_async,
+            workers=concurrency.workers_for(asked),
             max_concurrency=asked.max_concurrency,
             throttle_s=asked.throttle_s,
         )
@@ -146,7 +149,7 @@ class _Journey:
         self._calls_before = calls.totals() if calls is not None else {}
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
-        self._engine = engine_for(evaluation, self.strategy)
+        self.engine = engine_for(evaluation, self.strategy)
         self._commits = Commits(store, tally)
         self._samples = SampleRunner(
             SampleSettings(
@@ -158,7 +161,7 @@ class _Journey:
                 traces=asked.trace != "off",
                 account=None if calls is None else calls.account,
             ),
-            engine=self._engine,
+            engine=self.engine,
             lenders=evaluation.lenders,
             retries=retry_policy(evaluation.retries),
             commits=self._commits,
@@ -177,11 +180,10 @@ class _Journey:
         if watch is not None and self._calls is not None:
             watch(_Signals(self.tally, self._calls))
         with ExitStack() as stack:
-            stack.callback(self._engine.close)
-            if self._engine.may_block_loop:
+            if self.engine.may_block_loop:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
-            stack.enter_context(interruptible(self.turns, tell=tell, blocked=self._engine.occupies_loop))
+            stack.enter_context(interruptible(self.turns, tell=tell, blocked=self.engine.occupies_loop))
             await self.turns.run(self.strategy)
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()

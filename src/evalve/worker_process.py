@@ -1,0 +1,24 @@
+"""The program that a worker process of `--engine processes` runs."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from evalve import gating
+from evalve.engines.worker import serve
+from evalve.options import Options
+from evalve.runner.threads import carry_samples_into_threads
+
+
+def main(descriptor: int) -> None:
+    """Serve the parent at the other end of the descriptor until it closes."""
+    carry_samples_into_threads()
+    with socket.socket(fileno=descriptor) as end:
+        serve(end, account_for=_account_for)
+
+
+def _account_for(options: Options) -> Any:
+    """Calls of this process are treated as the run's options ask."""
+    gating.ask(options)
+    return None
