@@ -78,6 +78,9 @@ class ExperimentInfo:
     total: int | None
     running: str | None
     """Who holds it now, in words, or `None`."""
+    skipped: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many failed, by failure class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,8 @@ class Tally:
     """Done in an earlier run."""
     done: int = 0
     failed: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """How many of this run failed, by failure class."""
     skipped_now: int = 0
     """Samples of this run whose function called `pytest.skip`."""
     in_flight: int = 0
