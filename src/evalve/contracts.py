@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
 
 from evalve.options import Options, Threshold
-from evalve.records import FailureClass, Record, Sample, Score, Status
+from evalve.records import Artefact, FailureClass, Record, Sample, Score, Status
 from evalve.traces import Trace
 
 T = TypeVar("T")
@@ -112,6 +113,14 @@ class Known:
     row_hash: int | None = None
 
 
+class Counts(NamedTuple):
+    """How many records of an evaluation count, by status."""
+
+    done: int
+    failed: int
+    skipped: int
+
+
 class Placed(NamedTuple):
     """A sample, with all its repeats, and where it stands in the dataset."""
 
@@ -144,6 +153,8 @@ class RecordDraft:
     lent_json: str | None = None
     trace_json: str | None = None
     """The attempt's events, as `Trace.to_json` writes them; `None` where it left none."""
+    artefacts: tuple[str, ...] = ()
+    """Hashes of the files that it left (`Store.keep_artefact`)."""
 
 
 class CommitSink(Protocol):
@@ -165,6 +176,9 @@ class Store(Protocol):
     def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]: ...
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
+    def keep_artefact(self, source: Path | bytes, *, name: str) -> Artefact:
+        """Keep a file's content until no record refers to it (`RecordDraft.artefacts`). On any thread."""
+
     def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]: ...
     def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
     def begin_run(self, run: RunInfo, *, total: int | None = None) -> None: ...
@@ -180,8 +194,12 @@ class Store(Protocol):
     def runs(self, evaluation_id: int) -> list[RunInfo]: ...
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
     def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]: ...
-    def counts(self, evaluation_id: int) -> tuple[int, int]: ...
+    def counts(self, evaluation_id: int) -> Counts: ...
     def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]: ...
+    def trace(self, record_id: int) -> list[dict[str, Any]]:
+        """The events of the attempt; empty where it left none."""
+
+    def open_artefact(self, hash: str) -> BinaryIO: ...
 
     # keeping house
     def rename(self, old: str, new: str) -> None: ...

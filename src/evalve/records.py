@@ -127,6 +127,17 @@ class Try:
     run: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A file that an attempt left, kept once for all that have the same content."""
+
+    hash: str
+    """SHA-256 of the content, in hexadecimal digits."""
+    size_bytes: int
+    name: str
+    """What its attempt calls it."""
+
+
 @dataclass(slots=True)
 class Record:
     """What is stored of one sample and repeat. Not frozen for the same reason as `Sample`."""

@@ -12,7 +12,7 @@ import pytest
 
 from evalve.contracts import EvaluationSpec, Known, Placed, RecordDraft, RunInfo, Store
 from evalve.errors import Locked, NotFound, StorageError
-from evalve.records import Failure, Sample, Score, Try
+from evalve.records import Artefact, Failure, Sample, Score, Try
 from evalve.storage import open_store
 
 SPEC = EvaluationSpec(
@@ -185,7 +185,7 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
 
     (info,) = store.evaluations("exp")
     assert (info.done, info.failed, info.left_out) == (1, 0, 2)
-    assert store.counts(evaluation_id) == (1, 0)
+    assert store.counts(evaluation_id) == (1, 0, 0)
     assert [record.sample_id for record in store.records(info)] == ["s1"]
     assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
     assert list(store.sample_ids(evaluation_id)) == [["s1"]]
@@ -193,7 +193,7 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
 
     store.reindex(evaluation_id, [Placed("s3", 7)])
 
-    assert store.counts(evaluation_id) == (3, 0)
+    assert store.counts(evaluation_id) == (3, 0, 0)
     (info,) = store.evaluations("exp")
     assert info.left_out == 1
     assert [(record.sample_id, record.index) for record in store.records(info)] == [
@@ -208,8 +208,8 @@ def test_records_of_another_evaluation_stay_out(store: Store) -> None:
     there = store.open_evaluation(replace(SPEC, key="other"))
     commit(store, a_draft(here, "s1"), a_draft(there, "s1"), a_draft(there, "s2"))
 
-    assert store.counts(here) == (1, 0)
-    assert store.counts(there) == (2, 0)
+    assert store.counts(here) == (1, 0, 0)
+    assert store.counts(there) == (2, 0, 0)
     assert store.known(here, [("s2", 0)]) == {}
 
 
@@ -233,7 +233,7 @@ def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Stor
     commit(store, a_draft(evaluation_id, "s3", index=2))
 
     assert [record.sample_id for record in reading] == ["s2"]
-    assert store.counts(evaluation_id) == (3, 0)
+    assert store.counts(evaluation_id) == (3, 0, 0)
 
 
 def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> None:
@@ -273,7 +273,7 @@ def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
     ((ids, error),) = heard.errors
     assert ids == ["bad"]
     assert isinstance(error, StorageError)
-    assert store.counts(evaluation_id) == (2, 0)
+    assert store.counts(evaluation_id) == (2, 0, 0)
 
 
 def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
@@ -285,7 +285,7 @@ def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
     store.add(a_draft(evaluation_id, "s1"), Broken())
 
     assert commit(store, a_draft(evaluation_id, "s2")).ids == ["s2"]
-    assert store.counts(evaluation_id) == (2, 0)
+    assert store.counts(evaluation_id) == (2, 0, 0)
 
 
 def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
@@ -380,7 +380,7 @@ def test_the_same_key_twice_in_one_go_is_one_record(store: Store) -> None:
 
     (record,) = store.records(store.evaluations("exp")[0])
     assert record.response == "5"
-    assert store.counts(evaluation_id) == (1, 0)
+    assert store.counts(evaluation_id) == (1, 0, 0)
 
 
 def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) -> None:
@@ -412,10 +412,10 @@ def test_forgetting_an_evaluation_leaves_the_others(store: Store) -> None:
 
     store.forget("exp", SPEC.key)
 
-    assert store.counts(evaluation_id) == (0, 0)
+    assert store.counts(evaluation_id) == (0, 0, 0)
     assert store.known(evaluation_id, [("s1", 0)]) == {}
     assert store.runs(evaluation_id) == []
-    assert store.counts(other_id) == (1, 0)
+    assert store.counts(other_id) == (1, 0, 0)
     assert [info.total for info in store.evaluations("exp")] == [None, None]
 
 
@@ -595,3 +595,176 @@ def test_a_closed_store_says_so(store: Store) -> None:
         store.evaluations("exp")
     with pytest.raises(StorageError, match="closed"):
         store.counts(evaluation_id)
+
+
+# what attempts leave
+
+
+def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    failed: dict[str, Any] = {"status": "failed", "scores_json": "[]", "failure_json": BROKEN}
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", failure_class="provider", **failed),
+        a_draft(evaluation_id, "s3", failure_class="provider", **failed),
+        a_draft(evaluation_id, "s4", failure_class="code", **failed),
+        a_draft(evaluation_id, "s5", status="skipped", scores_json="[]"),
+    )
+
+    (info,) = store.evaluations("exp")
+
+    assert (info.done, info.failed, info.skipped) == (1, 3, 1)
+    assert info.failures == {"provider": 2, "code": 1}
+    assert store.counts(evaluation_id) == (1, 3, 1)
+    assert [(one.done, one.failed, one.skipped) for one in store.experiments()] == [(1, 3, 1)]
+    assert [record.sample_id for record in store.records(info, status="skipped")] == ["s5"]
+
+
+def test_skipped_samples_have_no_observations_and_are_known_as_skipped(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
+
+    assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
+    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "skipped"
+
+
+def test_a_total_counts_skipped_samples_as_finished(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    store.begin_run(a_run(evaluation_id), total=1)
+
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
+
+    assert store.evaluations("exp")[0].total is None
+
+
+def test_what_lenders_noted_comes_back(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", lent_json='{"workspace":{"path":"/kept"}}'))
+
+    (record,) = store.records(store.evaluations("exp")[0])
+
+    assert record.lent == {"workspace": {"path": "/kept"}}
+
+
+LONG_TRACE = '[{"kind":"note","text":"' + "é" * 100_000 + '"}]'
+
+
+def trace_of(store: Store, sample_id: str) -> list[dict[str, Any]]:
+    (info,) = store.evaluations("exp")
+    (record_id,) = [record.id for record in store.records(info) if record.sample_id == sample_id]
+    return store.trace(record_id)
+
+
+def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(
+        store,
+        a_draft(evaluation_id, "short", trace_json='[{"kind":"note","text":"hello"}]'),
+        a_draft(evaluation_id, "long", trace_json=LONG_TRACE),
+        a_draft(evaluation_id, "none"),
+    )
+
+    assert trace_of(store, "short") == [{"kind": "note", "text": "hello"}]
+    assert trace_of(store, "long") == [{"kind": "note", "text": "é" * 100_000}]
+    assert trace_of(store, "none") == []
+
+
+def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    first = {"status": "failed", "failure_json": BROKEN, "trace_json": '[{"kind":"note","text":"first"}]'}
+    commit(store, a_draft(evaluation_id, "s1", **first), a_draft(evaluation_id, "s2", **first))
+
+    commit(
+        store,
+        a_draft(evaluation_id, "s1", trace_json='[{"kind":"note","text":"second"}]'),
+        a_draft(evaluation_id, "s2"),
+    )
+
+    assert trace_of(store, "s1") == [{"kind": "note", "text": "second"}]
+    assert trace_of(store, "s2") == []
+
+
+def test_a_trace_is_forgotten_with_its_record(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", trace_json='[{"kind":"note"}]'))
+    (record,) = store.records(store.evaluations("exp")[0])
+
+    store.forget("exp", SPEC.key)
+
+    assert store.trace(record.id) == []
+
+
+# artefacts
+
+HELLO = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+
+
+def content(store: Store, content_hash: str) -> bytes:
+    with store.open_artefact(content_hash) as opened:
+        return opened.read()
+
+
+def test_an_artefact_is_kept_under_the_hash_of_its_content(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "greeting.txt"
+    source.write_bytes(b"hello")
+
+    from_file = store.keep_artefact(source, name="greeting.txt")
+    source.unlink()
+    from_bytes = store.keep_artefact(b"hello", name="the same")
+
+    assert from_file == Artefact(HELLO, 5, "greeting.txt")
+    assert from_bytes == Artefact(HELLO, 5, "the same")
+    assert content(store, HELLO) == b"hello"
+
+
+def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -> None:
+    here = store.open_evaluation(SPEC)
+    there = store.open_evaluation(replace(SPEC, experiment="other"))
+    store.keep_artefact(b"hello", name="a")
+    commit(store, a_draft(here, "s1", artefacts=(HELLO, HELLO)), a_draft(there, "s1", artefacts=(HELLO,)))
+
+    store.forget("exp", SPEC.key)
+    assert content(store, HELLO) == b"hello"
+
+    store.delete("other")
+    with pytest.raises(NotFound, match="no file is kept"):
+        store.open_artefact(HELLO)
+
+
+def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", artefacts=(HELLO,)))
+    store.keep_artefact(b"hello", name="left by an attempt that has not ended")
+
+    store.forget("exp", SPEC.key)
+    commit(store, a_draft(evaluation_id, "s2", artefacts=(HELLO,)))
+    assert content(store, HELLO) == b"hello"
+
+    store.forget("exp", SPEC.key)
+    with pytest.raises(NotFound):
+        store.open_artefact(HELLO)
+
+
+def test_an_artefact_that_a_retried_attempt_left_goes_at_the_next_deletion(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    store.open_evaluation(replace(SPEC, experiment="other"))
+    store.keep_artefact(b"hello", name="a")
+    commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, artefacts=(HELLO,)))
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    store.delete("other")
+
+    with pytest.raises(NotFound):
+        store.open_artefact(HELLO)
+
+
+@pytest.mark.parametrize("name", ["0" * 64, "../../records.db", ""])
+def test_a_hash_under_which_nothing_is_kept_is_named(store: Store, name: str) -> None:
+    with pytest.raises(NotFound, match=f"no file is kept under '{name}'"):
+        store.open_artefact(name)
+
+
+def test_a_file_that_cannot_be_read_is_named(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"absent\.txt cannot be kept .*No such file"):
+        store.keep_artefact(tmp_path / "absent.txt", name="absent.txt")

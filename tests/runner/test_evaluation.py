@@ -1058,3 +1058,38 @@ def test_a_loop_that_shuts_down_records_no_false_failure(store: Store) -> None:
     run_in_virtual_time(left_alone())
 
     assert records(store) == []
+
+
+# -- skipped samples ---------------------------------------------------------------------------------
+
+
+def test_a_skipped_sample_is_recorded_and_does_not_run_again(store: Store) -> None:
+    asked: list[str] = []
+
+    async def evaluate(id: str) -> bool:
+        asked.append(id)
+        if id == "b":
+            pytest.skip("does not apply")
+        return True
+
+    first = run(runnable(evaluate, rows("a", "b", "c")), store)
+    again = run(runnable(evaluate, rows("a", "b", "c")), store)
+
+    assert sorted(asked) == ["a", "b", "c"]
+    assert statuses(store) == [("a", "done"), ("b", "skipped"), ("c", "done")]
+    assert (first.info.total, first.info.done, first.info.skipped) == (3, 2, 1)
+    assert (first.run.status, again.run.status, again.info.left_out) == ("complete", "complete", 0)
+
+
+def test_a_run_whose_last_sample_was_skipped_while_it_stopped_is_complete(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        if id == "b":
+            context = SAMPLE.get()
+            assert context is not None
+            context.stop_run("enough")
+            pytest.skip("does not apply")
+        return True
+
+    outcome = run(runnable(evaluate, rows("a", "b"), strategy=Sequential()), store)
+
+    assert (outcome.interrupted, outcome.run.status) == (True, "complete")

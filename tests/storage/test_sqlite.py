@@ -384,10 +384,19 @@ def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
 
 
+def turn_back_to_the_fourth_format(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE records DROP COLUMN failure_class")
+    connection.execute("ALTER TABLE records DROP COLUMN lent")
+    for table in ("traces", "artefacts"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("PRAGMA user_version = 4")
+
+
 def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     start(path, "s", 3).communicate()
     with sqlite3.connect(path) as connection:
+        turn_back_to_the_fourth_format(connection)
         connection.execute("ALTER TABLE records DROP COLUMN calls")
         connection.execute("ALTER TABLE locks DROP COLUMN party")
         connection.execute(
@@ -403,7 +412,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
     store = open_store(path)
 
     assert told == "t0\n"
-    assert store.counts(store.open_evaluation(SPEC)) == (4, 0)
+    assert store.counts(store.open_evaluation(SPEC)) == (4, 0, 0)
     with pytest.raises(Locked, match="on elsewhere"):
         store.lock(SPEC.experiment, holder="me")
     store.close()
@@ -415,6 +424,7 @@ def test_a_file_of_the_third_format_is_brought_up_to_date_and_its_samples_have_n
     path = tmp_path / "a.db"
     start(path, "s", 3).communicate()
     with sqlite3.connect(path) as connection:
+        turn_back_to_the_fourth_format(connection)
         connection.execute("ALTER TABLE records DROP COLUMN row_hash")
         connection.execute("PRAGMA user_version = 3")
     connection.close()
@@ -425,5 +435,80 @@ def test_a_file_of_the_third_format_is_brought_up_to_date_and_its_samples_have_n
 
     assert [one.row_hash for one in known.values()] == [None, None, None]
     with store._database.reading() as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
+    store.close()
+
+
+def test_failures_of_the_fourth_format_count_as_those_of_the_code(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    start(path, "s", 3).communicate()
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            """UPDATE records SET status = 'failed', failure = '{"kind":"E","message":"","traceback":""}'"""
+            " WHERE sample_id = 's1'"
+        )
+        turn_back_to_the_fourth_format(connection)
+    connection.close()
+
+    store = open_store(path)
+    (info,) = store.evaluations("exp")
+    (failed,) = store.records(info, status="failed")
+
+    assert (info.done, info.failed, info.failures) == (2, 1, {"code": 1})
+    assert failed.failure is not None
+    assert failed.failure.failure_class == "code"
+    assert store.trace(failed.id) == []
+    store.close()
+
+
+# artefacts
+
+
+def test_artefacts_lie_beside_the_file_and_only_their_owner_reads_them(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a.db")
+
+    kept = store.keep_artefact(b"hello", name="hello.txt")
+    store.keep_artefact(b"hello", name="again.txt")
+    store.close()
+
+    (path,) = [path for path in (tmp_path / "a.db-artefacts").rglob("*") if path.is_file()]
+    assert path == tmp_path / "a.db-artefacts" / kept.hash[:2] / kept.hash[2:]
+    assert path.read_bytes() == b"hello"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_killed_process_was_writing_is_removed_with_the_next_deletion(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a.db")
+    store.open_evaluation(SPEC)
+    store.keep_artefact(b"hello", name="left by an attempt of this process")
+    left, new = (tmp_path / "a.db-artefacts" / name for name in ("left.part", "new.part"))
+    left.write_bytes(b"half")
+    new.write_bytes(b"half")
+    os.utime(left, (0, 0))
+
+    store.delete("exp")
+    store.close()
+
+    assert not left.exists()
+    assert new.exists()
+
+
+def test_no_artefact_is_removed_while_another_process_runs(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    earlier = open_store(path)
+    kept = earlier.keep_artefact(b"hello", name="left by another process")
+    earlier.close()
+    store = open_store(path)
+    store.open_evaluation(SPEC)
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO locks VALUES ('token', 'party', 'another', 1, 0, 'elsewhere', 'pytest', 'now', ?)",
+            (time.time(),),
+        )
+    connection.close()
+
+    store.delete("exp")
+
+    store.open_artefact(kept.hash).close()
     store.close()

@@ -257,7 +257,7 @@ def _leave_out_removed(journey: _Journey, store: Store) -> None:
     evaluation_id, rows, tally = journey.run.evaluation_id, journey.rows, journey.tally
     if journey.turns.stopping or not rows.is_whole():
         return
-    met = journey.plan.skipped + tally.done + tally.failed
+    met = journey.plan.skipped + tally.done + tally.failed + tally.skipped_now
     if sum(store.counts(evaluation_id)) == met:
         return  # the usual case, without a look at every id
     for sample_ids in store.sample_ids(evaluation_id):
@@ -271,10 +271,11 @@ def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     metrics = summarise(partial(store.observations, evaluation_id), stored=before.metrics if before else ())
     interrupted = journey.turns.stopping
     total = journey.plan.total
-    done, failed = store.counts(evaluation_id)
+    counts = store.counts(evaluation_id)
     if total is not None:
-        total = max(total, done + failed)  # an earlier run may have gone further
-    is_complete = not interrupted or done == total  # what was in flight may have been the last
+        total = max(total, sum(counts))  # an earlier run may have gone further
+    # what was in flight may have been the last
+    is_complete = not interrupted or counts.done + counts.skipped == total
     run = journey.ended("complete" if is_complete else "interrupted")
     store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
     info = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)

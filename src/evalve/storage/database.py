@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from evalve.errors import NotFound, StorageError
 from evalve.storage import schema
+from evalve.storage.artefacts import Artefacts, FolderFiles, MemoryFiles
 from evalve.storage.explanations import BUSY_TIMEOUT_S, explained, sqlite_code
 
 _CACHE_KIB = 4096  # per connection; 8192 took 9 MB more over 200,000 records, for the same CPU time
@@ -29,6 +30,8 @@ class Database(Protocol):
     url: str
     place: str
     """What an error message calls it."""
+    artefacts: Artefacts
+    """The files that belong to its records."""
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
@@ -48,6 +51,7 @@ class MemoryDatabase:
     place = "memory://"
 
     def __init__(self) -> None:
+        self.artefacts = Artefacts(MemoryFiles(), self.place)
         self._lock = threading.RLock()
         self._closed = False
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -82,6 +86,8 @@ class FileDatabase:
     def __init__(self, path: Path, *, url: str, sync: str = "normal", create: bool = True) -> None:
         self.url = url
         self.place = str(path)
+        # named after the file, because another one in the same directory has its own
+        self.artefacts = Artefacts(FolderFiles(path.with_name(f"{path.name}-artefacts")), self.place)
         self._path = path
         self._sync = sync
         self._create = create

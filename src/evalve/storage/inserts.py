@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from evalve.storage.schema import NOWHERE, UPDATE_RECORD, insert_records
 _ROWS_PER_STATEMENT = (64, 16, 4, 1)
 """Fixed sizes, so that statements stay prepared. Each statement is one step: the interpreter lock is
 given away and fought for once per statement, which is what makes `executemany` slow beside a busy loop."""
+
+_COMPRESSED_FROM_CHARACTERS = 32_768
+"""Measured: 0.3 ms for 33,000 characters, which become 14,000 bytes. A shorter trace is stored as it is."""
 
 _Text = TypeVar("_Text", str, str | None)
 
@@ -39,6 +43,9 @@ class Inserts:
         except BaseException:
             self._keys.clear()
             raise
+        for draft in drafts:
+            if draft.artefacts:
+                self._database.artefacts.committed(draft.artefacts)
 
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         """Give samples, with all their repeats, their new places; what another row gave loses its own."""
@@ -91,6 +98,9 @@ def _insert(connection: sqlite3.Connection, first_id: int, drafts: Sequence[Reco
                 values += _values(draft)
             connection.execute(insert_records(count), values)
             start += count
+    for record_id, draft in enumerate(drafts, first_id):
+        if draft.trace_json is not None or draft.artefacts:
+            _write_what_it_left(connection, record_id, draft)
 
 
 def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft) -> None:
@@ -103,6 +113,33 @@ def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft)
     )
     together = replace(draft, tries=tries + draft.tries, history_json=to_json(history))
     connection.execute(UPDATE_RECORD, (*_values(together), record_id))
+    connection.execute("DELETE FROM traces WHERE record_id = ?", (record_id,))
+    connection.execute("DELETE FROM artefacts WHERE record_id = ?", (record_id,))
+    _write_what_it_left(connection, record_id, draft)
+
+
+def _write_what_it_left(connection: sqlite3.Connection, record_id: int, draft: RecordDraft) -> None:
+    if draft.trace_json is not None:
+        connection.execute("INSERT INTO traces VALUES (?, ?)", (record_id, _packed(draft.trace_json)))
+    for hash in dict.fromkeys(draft.artefacts):
+        connection.execute("INSERT INTO artefacts VALUES (?, ?)", (record_id, hash))
+
+
+def _packed(text: str) -> str | bytes:
+    if len(text) < _COMPRESSED_FROM_CHARACTERS:
+        return text
+    return zlib.compress(text.encode(), level=1)
+
+
+def read_trace(connection: sqlite3.Connection, record_id: int) -> list[dict[str, Any]]:
+    row = connection.execute("SELECT events FROM traces WHERE record_id = ?", (record_id,)).fetchone()
+    if row is None:
+        return []
+    (packed,) = row
+    events: list[dict[str, Any]] = from_json(
+        packed if isinstance(packed, str) else zlib.decompress(packed).decode()
+    )
+    return events
 
 
 def _values(draft: RecordDraft) -> tuple[object, ...]:
@@ -117,6 +154,7 @@ def _values(draft: RecordDraft) -> tuple[object, ...]:
         draft.tries,
         draft.run_id,
         sample.row_hash,
+        draft.failure_class,
         draft.scores_json,
         draft.failure_json,
         draft.history_json,
@@ -124,6 +162,7 @@ def _values(draft: RecordDraft) -> tuple[object, ...]:
         draft.response_json,
         sample.row_json,
         draft.calls_json,
+        draft.lent_json,
     )
 
 
@@ -156,6 +195,9 @@ def cleaned_draft(draft: RecordDraft) -> RecordDraft:
         history_json=cleaned(draft.history_json),
         prompt_json=cleaned(draft.prompt_json),
         response_json=cleaned(draft.response_json),
+        calls_json=cleaned(draft.calls_json),
+        lent_json=cleaned(draft.lent_json),
+        trace_json=cleaned(draft.trace_json),
         started_at=cleaned(draft.started_at),
         run_id=cleaned(draft.run_id),
     )

@@ -100,6 +100,15 @@ class Locks:
         """The first of the party that holds the experiment."""
         return next(iter(self._live(connection, experiment)), None)
 
+    def others_run(self, connection: sqlite3.Connection) -> bool:
+        """Whether another process holds any experiment."""
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM locks").fetchall()
+        here, now_s = socket.gethostname(), self._clock.utc_now().timestamp()
+        return any(
+            (holder.host, holder.pid) != (here, os.getpid()) and is_alive(holder, here=here, now_s=now_s)
+            for holder in [Holder(*row) for row in rows]
+        )
+
     def _live(self, connection: sqlite3.Connection, experiment: str) -> list[Holder]:
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM locks WHERE experiment = ? ORDER BY acquired_at", (experiment,)

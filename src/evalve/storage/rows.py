@@ -20,7 +20,7 @@ _MEMO_TEXT = 1000
 
 _RECORD = """
 SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
-       scores, failure, history, prompt, response, "row", calls
+       scores, failure, history, prompt, response, "row", calls, lent
 FROM records WHERE id IN ({})
 """
 _KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
@@ -108,8 +108,8 @@ def read_durations(
 
 
 def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
-    _, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
-    scores, failure, history, prompt, response, values, calls = texts
+    record_id, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
+    scores, failure, history, prompt, response, values, calls, lent = texts
     return Record(
         experiment=evaluation.spec.experiment,
         evaluation=evaluation.spec.name,
@@ -128,6 +128,8 @@ def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
         tries=tries,
         history=[] if history is None else [Try(**entry) for entry in from_json(history)],
         calls=None if calls is None else from_json(calls),
+        lent=None if lent is None else from_json(lent),
+        id=record_id,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-VERSION = 4
+VERSION = 5
 """Kept in `PRAGMA user_version`."""
 
 APPLICATION_ID = 0x6576_6C76  # "evlv": tells our files from other people's databases
@@ -30,6 +30,22 @@ CREATE TABLE locks (
     heartbeat_at REAL NOT NULL  -- seconds since 1970: compared, never shown
 )
 """
+
+TRACES = """
+CREATE TABLE traces (
+    record_id INTEGER PRIMARY KEY,
+    events NOT NULL  -- JSON text, compressed where it is long
+)
+"""
+
+ARTEFACTS = """
+CREATE TABLE artefacts (  -- which record refers to which file
+    record_id INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (record_id, hash)
+) WITHOUT ROWID
+"""
+ARTEFACTS_BY_HASH = "CREATE INDEX artefacts_by_hash ON artefacts (hash)"
 
 TABLES = f"""
 CREATE TABLE experiments (
@@ -75,13 +91,15 @@ CREATE TABLE records (
     tries INTEGER NOT NULL,
     run_id TEXT NOT NULL,
     row_hash INTEGER,  -- NULL where its id is its hash; ahead of the long texts, which are slow to read past
+    failure_class TEXT,  -- NULL where it did not fail, and where it failed before there were classes
     scores TEXT NOT NULL,
     failure TEXT,
     history TEXT,  -- NULL where the only try succeeded
     prompt TEXT,
     response TEXT,
     "row" TEXT,
-    calls TEXT  -- NULL where no model was called
+    calls TEXT,  -- NULL where no model was called
+    lent TEXT
 );
 CREATE TABLE record_keys (
     evaluation_id INTEGER NOT NULL,
@@ -91,6 +109,9 @@ CREATE TABLE record_keys (
     PRIMARY KEY (evaluation_id, sample_id, repeat)
 ) WITHOUT ROWID;
 {LOCKS};
+{TRACES};
+{ARTEFACTS};
+{ARTEFACTS_BY_HASH};
 """
 
 MIGRATIONS = {
@@ -103,6 +124,13 @@ MIGRATIONS = {
         "DROP TABLE locks_of_one",
     ),
     3: ("ALTER TABLE records ADD COLUMN row_hash INTEGER",),
+    4: (
+        "ALTER TABLE records ADD COLUMN failure_class TEXT",
+        "ALTER TABLE records ADD COLUMN lent TEXT",
+        TRACES,
+        ARTEFACTS,
+        ARTEFACTS_BY_HASH,
+    ),
 }
 """What leads from each earlier version to the next."""
 
@@ -115,6 +143,7 @@ VALUE_COLUMNS = (
     "tries",
     "run_id",
     "row_hash",
+    "failure_class",
     "scores",
     "failure",
     "history",
@@ -122,6 +151,7 @@ VALUE_COLUMNS = (
     "response",
     '"row"',
     "calls",
+    "lent",
 )
 _COLUMNS = ("id", "evaluation_id", "sample_id", "repeat", *VALUE_COLUMNS)
 

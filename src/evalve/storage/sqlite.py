@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import (
     CommitSink,
+    Counts,
     EvaluationInfo,
     EvaluationSpec,
     ExperimentInfo,
@@ -21,13 +23,14 @@ from evalve.contracts import (
 from evalve.errors import NotFound, StorageError
 from evalve.jsontext import to_json
 from evalve.options import suggestion
-from evalve.records import Record, Score, Status
+from evalve.records import Artefact, Record, Score, Status
 from evalve.storage.database import Database, MemoryDatabase, snapshot
+from evalve.storage.inserts import read_trace
 from evalve.storage.keys import Keys
 from evalve.storage.locks import ExperimentLock, Locks
 from evalve.storage.rows import read_durations, read_known, read_observations, read_records, read_sample_ids
 from evalve.storage.schema import NOWHERE, record_range
-from evalve.storage.summaries import read_counts, read_evaluations, read_experiments, read_runs
+from evalve.storage.summaries import read_evaluations, read_experiments, read_runs, read_tallied
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
 
 
@@ -39,7 +42,7 @@ class SqliteStore:
         self.url = database.url
         self._database = database
         self._clock = clock
-        self._writer: Writer = InlineWriter(database) if private else ThreadWriter(database)
+        self._writer: Writer = (InlineWriter if private else ThreadWriter)(database)
         self._locks = Locks(database, clock=clock, heartbeat=not private)
         self._known_lock = threading.Lock()
         self._known_keys = Keys()
@@ -82,6 +85,10 @@ class SqliteStore:
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
         self._writer.add(draft, sink)
+
+    def keep_artefact(self, source: Path | bytes, *, name: str) -> Artefact:
+        content_hash, size_bytes = self._database.artefacts.keep(source)
+        return Artefact(content_hash, size_bytes, name)
 
     def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]:
         """The samples that count, some at a time; of repeats that may be more than once."""
@@ -140,8 +147,10 @@ class SqliteStore:
         self._writer.flush()
         with self._database.writing() as connection:
             evaluation_id = _evaluation_id(connection, experiment, key)
-            if evaluation_id is not None:
-                _empty(connection, evaluation_id)
+            unused = [] if evaluation_id is None else _empty(connection, evaluation_id)
+            others_run = bool(unused) and self._locks.others_run(connection)
+        if not others_run:  # an attempt of theirs may just have left one of these again
+            self._database.artefacts.remove(unused)
 
     def lock(self, experiment: str, *, holder: str, party: str | None = None) -> ExperimentLock:
         """Held until released, together with every process that names the same `party`."""
@@ -175,17 +184,24 @@ class SqliteStore:
         """
         return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
 
-    def counts(self, evaluation_id: int) -> tuple[int, int]:
-        """How many are done and how many failed, after everything that is queued."""
+    def counts(self, evaluation_id: int) -> Counts:
+        """After everything that is queued."""
         self._writer.flush()
         with self._database.reading() as connection:
-            counts = read_counts(connection, evaluation_id)
-        return counts.done, counts.failed
+            return read_tallied(connection, evaluation_id).counts
 
     def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
         """How long each sample worked when last done by the evaluation of this key, in any experiment."""
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_durations(connection, key, sample_ids, self._known_keys)
+
+    def trace(self, record_id: int) -> list[dict[str, Any]]:
+        """The events of the attempt that is recorded, in order; empty where it left none."""
+        with self._database.reading() as connection:
+            return read_trace(connection, record_id)
+
+    def open_artefact(self, hash: str) -> BinaryIO:
+        return self._database.artefacts.open(hash)
 
     # keeping house
 
@@ -218,6 +234,10 @@ class SqliteStore:
             connection.execute("DELETE FROM evaluations WHERE experiment_id = ?", (experiment_id,))
             connection.execute("DELETE FROM experiments WHERE id = ?", (experiment_id,))
             connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
+            used = {used for (used,) in connection.execute("SELECT DISTINCT hash FROM artefacts")}
+            others_run = self._locks.others_run(connection)
+        if not others_run:  # they may have left files whose records are on their way; the next time, then
+            self._database.artefacts.remove(set(self._database.artefacts.all_hashes()) - used)
 
     def close(self) -> None:
         """Write what is queued, release the locks taken here, close the file."""
@@ -242,7 +262,8 @@ def _evaluation_id(connection: sqlite3.Connection, experiment: str, key: str) ->
     return None if row is None else int(row[0])
 
 
-def _empty(connection: sqlite3.Connection, evaluation_id: int) -> None:
+def _empty(connection: sqlite3.Connection, evaluation_id: int) -> list[str]:
+    """Delete its records and all that belongs to them; the hashes of files that none refers to now."""
     room = record_range(evaluation_id)
     # ids are never given twice, so that another process notices that the records it knew are gone
     connection.execute(
@@ -252,4 +273,12 @@ def _empty(connection: sqlite3.Connection, evaluation_id: int) -> None:
     )
     connection.execute("DELETE FROM record_keys WHERE evaluation_id = ?", (evaluation_id,))
     connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", room)
+    connection.execute("DELETE FROM traces WHERE record_id BETWEEN ? AND ?", room)
     connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
+    unused = connection.execute(
+        "SELECT DISTINCT hash FROM artefacts WHERE record_id BETWEEN ?1 AND ?2 AND hash NOT IN"
+        " (SELECT hash FROM artefacts WHERE record_id NOT BETWEEN ?1 AND ?2)",
+        room,
+    ).fetchall()
+    connection.execute("DELETE FROM artefacts WHERE record_id BETWEEN ? AND ?", room)
+    return [content_hash for (content_hash,) in unused]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from evalve.contracts import EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
+from evalve.contracts import Counts, EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
 from evalve.jsontext import from_json
 from evalve.storage.locks import Locks
 from evalve.storage.schema import record_range
@@ -27,6 +28,8 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 evaluations=len(evaluations),
                 done=sum(evaluation.done for evaluation in evaluations),
                 failed=sum(evaluation.failed for evaluation in evaluations),
+                skipped=sum(evaluation.skipped for evaluation in evaluations),
+                failures=_added(evaluation.failures for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
             )
@@ -45,7 +48,7 @@ def read_evaluations(connection: sqlite3.Connection, experiment: str) -> list[Ev
 
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
-    counts = read_counts(connection, evaluation_id)
+    counts = read_tallied(connection, evaluation_id)
     spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
     return EvaluationInfo(
@@ -58,36 +61,51 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             fingerprint=from_json(fingerprint),
         ),
         # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= counts.done + counts.failed else None,
-        done=counts.done,
-        failed=counts.failed,
+        total=total if total is not None and total >= sum(counts.counts) else None,
+        done=counts.counts.done,
+        failed=counts.counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
         last_ended_at=max(ends, default=None),
         wall_s=sum(wall_s for _, _, wall_s in spans),
         working_s=counts.working_s,
         metrics=from_json(metrics),
         left_out=counts.left_out,
+        skipped=counts.counts.skipped,
+        failures=counts.failures,
     )
 
 
-class Counts(NamedTuple):
-    """How many are done, how many failed, how long all worked, and how many samples count no more."""
+class Tallied(NamedTuple):
+    """What the records of an evaluation come to."""
 
-    done: int
-    failed: int
+    counts: Counts
+    failures: dict[str, int]
+    """By failure class."""
     working_s: float
     left_out: int
+    """Samples that count no more."""
 
 
-def read_counts(connection: sqlite3.Connection, evaluation_id: int) -> Counts:
-    row = connection.execute(
-        "SELECT coalesce(sum(idx >= 0 AND status = 'done'), 0),"
-        " coalesce(sum(idx >= 0 AND status = 'failed'), 0), total(working_s),"
-        " count(DISTINCT CASE WHEN idx < 0 THEN sample_id END)"
-        " FROM records WHERE id BETWEEN ? AND ?",
+def read_tallied(connection: sqlite3.Connection, evaluation_id: int) -> Tallied:
+    rows = connection.execute(
+        "SELECT status, CASE status WHEN 'failed' THEN coalesce(failure_class, 'code') END,"
+        " sum(idx >= 0), total(working_s)"
+        " FROM records WHERE id BETWEEN ? AND ? GROUP BY 1, 2",
+        record_range(evaluation_id),
+    ).fetchall()
+    (left_out,) = connection.execute(
+        "SELECT count(DISTINCT sample_id) FROM records WHERE id BETWEEN ? AND ? AND idx < 0",
         record_range(evaluation_id),
     ).fetchone()
-    return Counts(*row)
+    by_status: dict[str, int] = {}
+    for status, _, count, _ in rows:
+        by_status[status] = by_status.get(status, 0) + count
+    return Tallied(
+        Counts(by_status.get("done", 0), by_status.get("failed", 0), by_status.get("skipped", 0)),
+        {failure_class: count for _, failure_class, count, _ in rows if failure_class and count},
+        sum(working_s for _, _, _, working_s in rows),
+        left_out,
+    )
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
@@ -147,6 +165,13 @@ def _instants(evaluations: Sequence[EvaluationInfo]) -> list[str]:
         for instant in (evaluation.first_started_at, evaluation.last_ended_at)
         if instant is not None
     ]
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    added: Counter[str] = Counter()
+    for some in counts:
+        added.update(some)
+    return dict(added)
 
 
 def _sum_if_known(totals: Sequence[int | None]) -> int | None:

@@ -103,7 +103,10 @@ class ThreadWriter:
                 return
             self._queue = SimpleQueue()  # a forked child must not write what its parent has queued
             self._thread = threading.Thread(
-                target=_serve, args=(self._queue, _Commits(self._database)), name="evalve-writer", daemon=True
+                target=_serve,
+                args=(self._queue, _Commits(self._database)),
+                name="evalve-writer",
+                daemon=True,
             )
             self._thread.start()
             self._pid = os.getpid()
