@@ -144,7 +144,7 @@ class TestDirectCalls:
         result = eval_broken()
 
         assert (result.done, result.failed, result.passed) == (0, 3, False)
-        assert result.problems == ["3 of 3 samples failed"]
+        assert result.problems == ["3 of 3 samples failed (code)"]
 
     def test_an_interrupted_run_says_how_to_go_on(self) -> None:
         @ForEach(concurrency=Sequential())("q", ROWS)

@@ -41,10 +41,10 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
         Column("status"),
         Column("done", align="right"),
         Column("failed", align="right"),
-        *([Column("failure classes", optional=True)] if classes else []),
         *([Column("skipped", align="right")] if skips else []),
         Column("evaluations", align="right", optional=True),
         Column("last written", optional=True),
+        *([Column("failures", optional=True)] if classes else []),
     ]
     rows = [
         [
@@ -52,10 +52,10 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
             status_of_experiment(one),
             figures.out_of(one.done, one.total),
             str(one.failed),
-            *([classes_in_words(one.failures) or "–"] if classes else []),
             *([str(one.skipped)] if skips else []),
             str(one.evaluations),
             figures.when(one.updated_at),
+            *([classes_in_words(one.failures) or "–"] if classes else []),
         ]
         for one in experiments
     ]

@@ -13,6 +13,8 @@ from evalve.show.figures import failed_and_skipped
 
 NARROWEST_NAME = 8
 BAR_WIDTHS = (20, 10, 5)
+ROOM_FOR_CLASSES = 100
+"""In a narrower line the classes of failures would stand where the rate and those in flight do."""
 PACE_WINDOW_S = 10.0
 PACE_COMPLETIONS = 10
 
@@ -89,7 +91,7 @@ def status_line(
         _Part(2, 0, (counts,)),
         *_bar_part(tally, style),
         *(_stopping_parts(tally) if tally.stopping else _moving_parts(tally, now_s, rate_per_s)),
-        *_trouble_parts(tally, style),
+        *_trouble_parts(tally, style, with_classes=width >= ROOM_FOR_CLASSES),
     ]
     if usage is not None:
         cpu, memory = f"cpu {usage.cpu_percent:.0f}%", f"{usage.memory_bytes / 1e6:.0f}"
@@ -224,12 +226,11 @@ def _stopping_parts(tally: Tally) -> list[_Part]:
     return [_Part(3, 1, (full, brief, "stopping"), YELLOW)]
 
 
-def _trouble_parts(tally: Tally, style: Style) -> list[_Part]:
+def _trouble_parts(tally: Tally, style: Style, *, with_classes: bool) -> list[_Part]:
     parts = []
     if tally.failed:
-        parts.append(
-            _Part(6, 1, (failed_in_words(tally.failed, tally.failures), f"{tally.failed} failed"), RED)
-        )
+        by_class = failed_in_words(tally.failed, tally.failures if with_classes else {})
+        parts.append(_Part(6, 1, (by_class, f"{tally.failed} failed"), RED))
     if tally.skipped_now:
         parts.append(_Part(6, 5, (f"{tally.skipped_now} skipped",)))
     if waiting := _waiting(tally):
