@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from evalve.contracts import EvaluationSpec, RecordDraft, RunInfo
 from evalve.jsontext import to_json
 from evalve.records import FailureClass, Sample, Status
 from evalve.storage import Store
 
+T = TypeVar("T")
+
 STARTED_AT = "2026-11-03T14:02:00+00:00"
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that never waits, as those of the store on SQLite; a loop may run here."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return cast(T, ended.value)
+    coroutine.close()
+    raise AssertionError(f"{coroutine} waits")
 
 
 class _Sink:
@@ -65,7 +77,7 @@ def record(
     status: str = "complete",
 ) -> int:
     """One run with these samples, in this order; `total=-1` means as many as there are."""
-    evaluation_id = store.open_evaluation(EvaluationSpec(experiment, f"{file}::{name}", name))
+    evaluation_id = at_once(store.open_evaluation(EvaluationSpec(experiment, f"{file}::{name}", name)))
     run = RunInfo(
         id=f"run-{experiment}-{evaluation_id}",
         evaluation_id=evaluation_id,
@@ -78,11 +90,11 @@ def record(
         fingerprint={},
         report={"wall_s": wall_s, "cpu_s": 0.25, "peak_memory_bytes": 1000, **(report or {})},
     )
-    store.begin_run(run)
+    at_once(store.begin_run(run))
     for index, sample in enumerate(samples):
         store.add(_draft(evaluation_id, run.id, index, sample), _Sink())
     if status != "running":
-        store.end_run(run, total=len(samples) if total == -1 else total, metrics=())
+        at_once(store.end_run(run, total=len(samples) if total == -1 else total, metrics=()))
     return evaluation_id
 
 

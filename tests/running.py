@@ -145,3 +145,31 @@ class FailingStore:
             raise OSError("the disk is gone")
         else:
             sink.committed([draft], OSError("the disk is full"))
+
+
+class DistantStore:
+    """A store behind a network: whatever a run must wait for takes a second; all else is the real one's."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._distant(found) if inspect.iscoroutinefunction(found) else found
+
+    def _distant(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+        async def asked(*args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(1.0)
+            return await ask(*args, **kwargs)
+
+        return asked
+
+    async def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]:
+        await asyncio.sleep(1.0)
+        async for some in self._store.sample_ids(evaluation_id):
+            yield some
+
+    async def scored(self, evaluation_id: int) -> AsyncIterator[Any]:
+        await asyncio.sleep(1.0)
+        async for some in self._store.scored(evaluation_id):
+            yield some

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from evalve.contracts import Observation
 from evalve.evaluators import exact_match
 from evalve.metrics import Metric, accuracy, metric, pass_at
 from evalve.records import Score
 from evalve.statistics import Interval, clustered_mean, clustered_proportion, wilson_interval
-from evalve.summary import Observation, as_table, find, summarise
+from evalve.summary import as_table, find, summarise
 from evalve.tallies import MetricValue
 
 

@@ -113,6 +113,10 @@ class Known:
     row_hash: int | None = None
 
 
+Observation = tuple[str, int, list[Score]]
+"""A sample's id, the repeat, its scores."""
+
+
 class Counts(NamedTuple):
     """How many records of an evaluation count, by status."""
 
@@ -157,6 +161,74 @@ class RecordDraft:
     """Hashes of the files that it left (`Store.keep_artefact`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """A score of this name that fulfils everything that is said here; nothing said, any score of the name."""
+
+    name: str
+    wrong: bool = False
+    """Only false or 0."""
+    equals: Any = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which records are wanted: those that fulfil everything that is said here."""
+
+    status: Status | None = None
+    failure_class: FailureClass | None = None
+    score: ScoreQuery | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the row, by column."""
+    text: str = ""
+    """Found in row, prompt, response or failure, in whatever case."""
+    with_texts: bool = True
+    """Whether the records come with row, prompt, response and history; a table of many needs none."""
+
+
+ALL_RECORDS = RecordQuery()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the records that a query asks for."""
+
+    records: list[Record]
+    next: str | None
+    """Where to go on; `None` at the end. A search returns after a while, with what it has found so far."""
+    ticket: str
+    """What `changes` takes, to tell of all that was committed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProgress:
+    """How far a run is, as it last said: about once a second."""
+
+    run_id: str
+    evaluation_id: int
+    evaluation: str
+    started_at: str
+    updated_at: str
+    total: int | None
+    before: int
+    """Done in an earlier run."""
+    done: int
+    failed: int
+    skipped: int
+    in_flight: int
+    limit: int | None
+    """How many may be in flight, where that is known."""
+    waiting: Mapping[str, int]
+    """Why attempts wait, by reason."""
+    held_by: str
+    spent: str
+    stopping: bool
+    is_alive: bool = True
+    """Whether its process lives; the run of one that was killed goes on when it is started again."""
+
+
 class CommitSink(Protocol):
     """Told once per transaction which of its drafts are committed, or which are not and why.
 
@@ -166,42 +238,85 @@ class CommitSink(Protocol):
     def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None: ...
 
 
-class Store(Protocol):
-    """Where records live. Reads are direct; `add` is grouped and tells when it is committed."""
+class RunningStore(Protocol):
+    """What a run asks of a store, on its event loop.
+
+    Whatever may have to wait, for a network or a disk, is `async`. What only queues is not: `add` and
+    `reindex` are grouped, and `add` tells when it is committed.
+    """
 
     url: str
 
-    # running
-    def open_evaluation(self, spec: EvaluationSpec) -> int: ...
-    def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]: ...
+    async def evaluation(self, experiment: str, key: str) -> EvaluationInfo | None: ...
+    async def open_evaluation(self, spec: EvaluationSpec) -> int: ...
+    async def begin_run(self, run: RunInfo, *, total: int | None = None) -> None: ...
+    async def known(
+        self, evaluation_id: int, keys: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], Known]: ...
+    async def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]: ...
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
     def keep_artefact(self, source: Path | bytes, *, name: str) -> Artefact:
         """Keep a file's content until no record refers to it (`RecordDraft.artefacts`). On any thread."""
 
-    def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]: ...
-    def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
-    def begin_run(self, run: RunInfo, *, total: int | None = None) -> None: ...
-    def end_run(
+    def tell_progress(self, progress: LiveProgress) -> None:
+        """For other processes to read, until the run ends. It queues, as `add` does."""
+
+    async def counts(self, evaluation_id: int) -> Counts: ...
+    def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]: ...
+    async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
+    def scored(self, evaluation_id: int) -> AsyncIterator[list[Observation]]: ...
+    async def end_run(
         self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
     ) -> None: ...
-    def forget(self, experiment: str, key: str) -> None: ...
-    def lock(self, experiment: str, *, holder: str, party: str | None = None) -> Lock: ...
 
-    # reading
+
+class ReadStore(Protocol):
+    """What is recorded, for whoever looks at it. Direct: call it where nothing else waits."""
+
+    url: str
+
     def experiments(self) -> list[ExperimentInfo]: ...
     def evaluations(self, experiment: str) -> list[EvaluationInfo]: ...
     def runs(self, evaluation_id: int) -> list[RunInfo]: ...
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
-    def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]: ...
-    def counts(self, evaluation_id: int) -> Counts: ...
-    def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]: ...
+    def observations(self, evaluation_id: int) -> Iterator[Observation]: ...
+    def record(self, record_id: int) -> Record: ...
+    def record_of(self, evaluation: EvaluationInfo, sample_id: str, repeat: int = 0) -> Record: ...
+    def page(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """In dataset order, from the beginning or `after` what an earlier page calls `next`."""
+
+    def changes(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        since: str,
+        limit: int = 100,
+    ) -> Page:
+        """What was committed since the ticket was given, in that order, rewritten records included."""
+
+    def live(self, experiment: str) -> list[LiveProgress]:
+        """How far its runs are that have not ended."""
+
     def trace(self, record_id: int) -> list[dict[str, Any]]:
         """The events of the attempt; empty where it left none."""
 
     def open_artefact(self, hash: str) -> BinaryIO: ...
 
-    # keeping house
+
+class Store(RunningStore, ReadStore, Protocol):
+    """Where records live. What is here keeps house, before and after runs."""
+
+    def lock(self, experiment: str, *, holder: str, party: str | None = None) -> Lock: ...
+    def forget(self, experiment: str, key: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def delete(self, experiment: str) -> None: ...
     def close(self) -> None: ...

@@ -18,7 +18,7 @@ import pytest
 
 from evalve import gating, wiring
 from evalve.checking import check_calls
-from evalve.contracts import Lock, Progress, Runnable, Store
+from evalve.contracts import Lock, Progress, Runnable, RunningStore
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
@@ -26,7 +26,6 @@ from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
-from evalve.runner.evaluation import stored_evaluation
 from evalve.secrecy import Environment
 from evalve.show.overview import skip_reasons
 from evalve.show.pytest_summary import Told, failure_text, properties, skip_text, summary_lines, warning_lines
@@ -250,7 +249,7 @@ class EvalveSession:
                 runnable, store=store, progress=self._showing(options), folder=self._folder
             )
         except Exception as error:
-            self.told[item.nodeid] = _told_of_broken(runnable, store, error).to_plain()
+            self.told[item.nodeid] = (await _told_of_broken(runnable, store, error)).to_plain()
             if not isinstance(error, EvalveError):
                 raise
             where, said = getattr(item.function, MARK).where, str(error)
@@ -343,11 +342,11 @@ class EvalveSession:
         return shlex.join([*without_fresh(typed(self._config)), *named])
 
 
-def _told_of_broken(runnable: Runnable, store: Store, error: Exception) -> Told:
+async def _told_of_broken(runnable: Runnable, store: RunningStore, error: Exception) -> Told:
     spec = runnable.spec
     reason = str(error) if isinstance(error, EvalveError) else f"{type(error).__name__}: {error}"
     try:
-        info = stored_evaluation(store, spec.experiment, spec.key)
+        info = await store.evaluation(spec.experiment, spec.key)
     except EvalveError:
         info = None  # the store is what broke
     return Told.about_broken(spec, info, reason)

@@ -7,12 +7,9 @@ from functools import partial
 from typing import Any
 
 from evalve import metrics
+from evalve.contracts import Observation
 from evalve.metrics import Metric
-from evalve.records import Score
 from evalve.tallies import SUMMED, Earlier, MetricValue, Sums, Tally, tally_for
-
-Observation = tuple[str, int, list[Score]]
-"""A sample's id, the repeat, its scores."""
 
 _Declared = Mapping[str, Metric | None]
 """Metrics by name; `None` for a name that nobody has declared here."""
@@ -21,6 +18,15 @@ _Declared = Mapping[str, Metric | None]
 def summarise(
     read: Callable[[], Iterable[Observation]], stored: Sequence[Mapping[str, Any]] = ()
 ) -> list[MetricValue]:
+    """What `Summary` makes of the observations."""
+    summary = Summary()
+    summary.add(read())
+    while summary.begins_again():
+        summary.add(read())
+    return summary.values(stored)
+
+
+class Summary:
     """Every metric of every evaluator, in the order in which they first appear.
 
     All scores of one name are one evaluator: its metrics are those that any of them declares, each over
@@ -33,11 +39,35 @@ def summarise(
     One reading is enough, except where a metric that needs more than running sums is first declared
     after other scores of its evaluator: then the observations are read once more.
     """
-    evaluators = _tallied(read(), {})
-    while any(one.is_incomplete for one in evaluators.values()):
-        evaluators = _tallied(read(), {name: one.declared for name, one in evaluators.items()})
-    earlier = {(plain["evaluator"], plain["metric"]): MetricValue.from_plain(plain) for plain in stored}
-    return [value for name, one in evaluators.items() for value in one.values(name, earlier)]
+
+    def __init__(self) -> None:
+        self._evaluators: dict[str, _Evaluator] = {}
+        self._declared: dict[str, _Declared] = {}
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Take some of them, in order."""
+        evaluators = self._evaluators
+        for sample_id, _repeat, scores in observations:
+            for score in scores:
+                evaluator = evaluators.get(score.name)
+                if evaluator is None:
+                    evaluator = evaluators[score.name] = _Evaluator(self._declared.get(score.name, {}))
+                if evaluator.last_spec != score.metrics:
+                    evaluator.learn(score.metrics)
+                for tally in evaluator.tallies:
+                    tally.add(sample_id, score.value)
+
+    def begins_again(self) -> bool:
+        """Asked after a whole reading: whether all observations must come once more."""
+        if not any(one.is_incomplete for one in self._evaluators.values()):
+            return False
+        self._declared = {name: one.declared for name, one in self._evaluators.items()}
+        self._evaluators = {}
+        return True
+
+    def values(self, stored: Sequence[Mapping[str, Any]] = ()) -> list[MetricValue]:
+        earlier = {(plain["evaluator"], plain["metric"]): MetricValue.from_plain(plain) for plain in stored}
+        return [value for name, one in self._evaluators.items() for value in one.values(name, earlier)]
 
 
 def as_table(values: Iterable[MetricValue]) -> dict[str, dict[str, float | None]]:
@@ -62,20 +92,6 @@ def find(values: Sequence[MetricValue], name: str) -> list[MetricValue]:
 
 
 # -- evaluators: all scores of one name --------------------------------------------------------------
-
-
-def _tallied(observations: Iterable[Observation], declared: Mapping[str, _Declared]) -> dict[str, _Evaluator]:
-    evaluators: dict[str, _Evaluator] = {}
-    for sample_id, _repeat, scores in observations:
-        for score in scores:
-            evaluator = evaluators.get(score.name)
-            if evaluator is None:
-                evaluator = evaluators[score.name] = _Evaluator(declared.get(score.name, {}))
-            if evaluator.last_spec != score.metrics:
-                evaluator.learn(score.metrics)
-            for tally in evaluator.tallies:
-                tally.add(sample_id, score.value)
-    return evaluators
 
 
 class _Evaluator:

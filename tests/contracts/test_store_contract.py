@@ -10,8 +10,20 @@ from typing import Any
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, Known, Placed, RecordDraft, RunInfo, Store
+from evalve.contracts import (
+    ALL_RECORDS,
+    EvaluationSpec,
+    Known,
+    LiveProgress,
+    Placed,
+    RecordDraft,
+    RecordQuery,
+    RunInfo,
+    ScoreQuery,
+    Store,
+)
 from evalve.errors import Locked, NotFound, StorageError
+from evalve.jsontext import to_json
 from evalve.records import Artefact, Failure, Sample, Score, Try
 from evalve.storage import open_store
 
@@ -101,35 +113,45 @@ def commit(store: Store, *drafts: RecordDraft) -> Heard:
 # evaluations
 
 
-def test_an_evaluation_keeps_its_id(store: Store) -> None:
-    first = store.open_evaluation(SPEC)
+async def test_an_evaluation_keeps_its_id(store: Store) -> None:
+    first = await store.open_evaluation(SPEC)
 
-    assert store.open_evaluation(SPEC) == first
-    assert store.open_evaluation(replace(SPEC, key="other")) != first
-    assert store.open_evaluation(replace(SPEC, experiment="other")) != first
+    assert await store.open_evaluation(SPEC) == first
+    assert await store.open_evaluation(replace(SPEC, key="other")) != first
+    assert await store.open_evaluation(replace(SPEC, experiment="other")) != first
 
 
-def test_an_opened_evaluation_agrees_with_its_spec(store: Store) -> None:
-    store.open_evaluation(SPEC)
+async def test_an_opened_evaluation_agrees_with_its_spec(store: Store) -> None:
+    await store.open_evaluation(SPEC)
     changed = replace(SPEC, fingerprint={"function": "def eval_a(): return 1"})
 
-    store.open_evaluation(changed)
+    await store.open_evaluation(changed)
 
     assert [info.spec for info in store.evaluations("exp")] == [changed]
 
 
-def test_an_unknown_experiment_is_named_with_the_nearest(store: Store) -> None:
-    store.open_evaluation(replace(SPEC, experiment="baseline"))
+async def test_an_unknown_experiment_is_named_with_the_nearest(store: Store) -> None:
+    await store.open_evaluation(replace(SPEC, experiment="baseline"))
 
     with pytest.raises(NotFound, match=r"no experiment 'basline'; did you mean 'baseline'\?"):
         store.evaluations("basline")
 
 
+async def test_an_evaluation_is_found_by_its_key(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, key="other"))
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    assert await store.evaluation("exp", SPEC.key) == store.evaluations("exp")[0]
+    assert await store.evaluation("exp", "absent") is None
+    assert await store.evaluation("absent", SPEC.key) is None
+
+
 # records
 
 
-def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", index=7, repeat=2, prompt_json='[{"role":"user"}]'))
 
     (info,) = store.evaluations("exp")
@@ -144,8 +166,8 @@ def test_a_record_comes_back_as_it_was_given(store: Store) -> None:
     assert (record.tries, record.history, record.failure) == (1, [], None)
 
 
-def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", scores_json="[]", failure_json=BROKEN))
 
     (info,) = store.evaluations("exp")
@@ -155,8 +177,8 @@ def test_a_failure_comes_back_with_its_traceback(store: Store) -> None:
     assert list(store.records(info, status="done")) == []
 
 
-def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     places = [("s3", 2, 0), ("s1", 0, 1), ("s2", 1, 0), ("s1", 0, 0)]
     commit(store, *[a_draft(evaluation_id, sample, index=i, repeat=r) for sample, i, r in places])
 
@@ -170,8 +192,8 @@ def test_records_come_in_dataset_order_whatever_order_they_ended_in(store: Store
     ]
 
 
-def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     broken = {"status": "failed", "failure_json": '{"kind":"ValueError","message":"no"}'}
     commit(
         store,
@@ -181,19 +203,19 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
         a_draft(evaluation_id, "s3", index=2, repeat=1),
     )
 
-    store.leave_out(evaluation_id, ["s2", "s3"])
+    await store.leave_out(evaluation_id, ["s2", "s3"])
 
     (info,) = store.evaluations("exp")
     assert (info.done, info.failed, info.left_out) == (1, 0, 2)
-    assert store.counts(evaluation_id) == (1, 0, 0)
+    assert await store.counts(evaluation_id) == (1, 0, 0)
     assert [record.sample_id for record in store.records(info)] == ["s1"]
     assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
-    assert list(store.sample_ids(evaluation_id)) == [["s1"]]
-    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "failed"
+    assert [ids async for ids in store.sample_ids(evaluation_id)] == [["s1"]]
+    assert (await store.known(evaluation_id, [("s2", 0)]))["s2", 0].status == "failed"
 
     store.reindex(evaluation_id, [Placed("s3", 7)])
 
-    assert store.counts(evaluation_id) == (3, 0, 0)
+    assert await store.counts(evaluation_id) == (3, 0, 0)
     (info,) = store.evaluations("exp")
     assert info.left_out == 1
     assert [(record.sample_id, record.index) for record in store.records(info)] == [
@@ -203,28 +225,28 @@ def test_samples_that_are_left_out_are_kept_and_count_again_with_a_new_place(sto
     ]
 
 
-def test_records_of_another_evaluation_stay_out(store: Store) -> None:
-    here = store.open_evaluation(SPEC)
-    there = store.open_evaluation(replace(SPEC, key="other"))
+async def test_records_of_another_evaluation_stay_out(store: Store) -> None:
+    here = await store.open_evaluation(SPEC)
+    there = await store.open_evaluation(replace(SPEC, key="other"))
     commit(store, a_draft(here, "s1"), a_draft(there, "s1"), a_draft(there, "s2"))
 
-    assert store.counts(here) == (1, 0, 0)
-    assert store.counts(there) == (2, 0, 0)
-    assert store.known(here, [("s2", 0)]) == {}
+    assert await store.counts(here) == (1, 0, 0)
+    assert await store.counts(there) == (2, 0, 0)
+    assert await store.known(here, [("s2", 0)]) == {}
 
 
-def test_more_records_than_are_fetched_at_once_all_come(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_more_records_than_are_fetched_at_once_all_come(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(1203)])
 
     (info,) = store.evaluations("exp")
 
     assert [record.index for record in store.records(info)] == list(range(1203))
-    assert len(store.known(evaluation_id, [(f"s{i}", 0) for i in range(2000)])) == 1203
+    assert len(await store.known(evaluation_id, [(f"s{i}", 0) for i in range(2000)])) == 1203
 
 
-def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", index=1))
     (info,) = store.evaluations("exp")
     reading = store.records(info)
@@ -233,11 +255,11 @@ def test_a_record_that_is_written_while_others_are_read_does_no_harm(store: Stor
     commit(store, a_draft(evaluation_id, "s3", index=2))
 
     assert [record.sample_id for record in reading] == ["s2"]
-    assert store.counts(evaluation_id) == (3, 0, 0)
+    assert await store.counts(evaluation_id) == (3, 0, 0)
 
 
-def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     places = [("b", 0, 0), ("a", 1, 0), ("b", 0, 1), ("a", 1, 1)]
     commit(store, *[a_draft(evaluation_id, sample, index=i, repeat=r) for sample, i, r in places])
     commit(store, a_draft(evaluation_id, "c", status="failed", scores_json="[]", failure_json=BROKEN))
@@ -245,21 +267,22 @@ def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> Non
     seen = list(store.observations(evaluation_id))
 
     assert [(sample, repeat) for sample, repeat, _ in seen] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
+    assert [one async for some in store.scored(evaluation_id) for one in some] == seen
     assert [score.value for _, _, scores in seen for score in scores] == [True] * 4
 
 
-def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s\ud800", response_json='"\udc80"'), a_draft(evaluation_id, "s2"))
 
     (info,) = store.evaluations("exp")
 
     assert [record.sample_id for record in store.records(info)] == ["s2", "s\\ud800"]
-    assert store.known(evaluation_id, [("s\ud800", 0)]) == {("s\ud800", 0): Known("done", 0, 0.25)}
+    assert await store.known(evaluation_id, [("s\ud800", 0)]) == {("s\ud800", 0): Known("done", 0, 0.25)}
 
 
-def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     heard = Heard()
     for draft in (
         a_draft(evaluation_id, "s1"),
@@ -273,23 +296,23 @@ def test_one_bad_draft_does_not_fail_the_others(store: Store) -> None:
     ((ids, error),) = heard.errors
     assert ids == ["bad"]
     assert isinstance(error, StorageError)
-    assert store.counts(evaluation_id) == (2, 0, 0)
+    assert await store.counts(evaluation_id) == (2, 0, 0)
 
 
-def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
+async def test_a_sink_that_raises_does_not_stop_the_writing(store: Store) -> None:
     class Broken:
         def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
             raise RuntimeError("listener's mistake")
 
-    evaluation_id = store.open_evaluation(SPEC)
+    evaluation_id = await store.open_evaluation(SPEC)
     store.add(a_draft(evaluation_id, "s1"), Broken())
 
     assert commit(store, a_draft(evaluation_id, "s2")).ids == ["s2"]
-    assert store.counts(evaluation_id) == (2, 0, 0)
+    assert await store.counts(evaluation_id) == (2, 0, 0)
 
 
-def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     store.delete("exp")
     heard = Heard()
 
@@ -303,8 +326,8 @@ def test_a_draft_for_a_deleted_evaluation_is_refused(store: Store) -> None:
 # resuming
 
 
-def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "s1", index=4),
@@ -313,17 +336,17 @@ def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
 
     keys = [("s1", 0), ("s1", 1), ("s2", 0), ("s2", 1), ("s3", 0)]
 
-    assert store.known(evaluation_id, keys) == {
+    assert await store.known(evaluation_id, keys) == {
         ("s1", 0): Known("done", 4, 0.25),
         ("s2", 1): Known("failed", 5, 2.0),
     }
-    assert store.known(evaluation_id, []) == {}
+    assert await store.known(evaluation_id, []) == {}
 
 
-def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:
-    first = store.open_evaluation(SPEC)
-    second = store.open_evaluation(replace(SPEC, experiment="second"))
-    unrelated = store.open_evaluation(replace(SPEC, key="other"))
+async def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:
+    first = await store.open_evaluation(SPEC)
+    second = await store.open_evaluation(replace(SPEC, experiment="second"))
+    unrelated = await store.open_evaluation(replace(SPEC, key="other"))
     commit(
         store,
         a_draft(first, "s1", working_s=1.0),
@@ -333,12 +356,12 @@ def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store:
         a_draft(unrelated, "s4", working_s=4.0),
     )
 
-    assert store.durations(SPEC.key, ["s1", "s2", "s3", "s4"]) == {"s1": 10.0, "s2": 2.0}
-    assert store.durations(SPEC.key, []) == {}
+    assert await store.durations(SPEC.key, ["s1", "s2", "s3", "s4"]) == {"s1": 10.0, "s2": 2.0}
+    assert await store.durations(SPEC.key, []) == {}
 
 
-def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     history = '[{"error":"ValueError: no number","run":"run-1","started_at":"t1","wall_s":0.1}]'
     commit(
         store,
@@ -354,8 +377,8 @@ def test_a_retried_record_replaces_the_failed_one_and_keeps_its_tries(store: Sto
     assert (info.done, info.failed) == (1, 0)
 
 
-def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, started_at="t1"))
 
     later = (
@@ -373,18 +396,18 @@ def test_a_failed_record_without_history_still_counts_as_a_try(store: Store) -> 
     assert record.tries == 3
 
 
-def test_the_same_key_twice_in_one_go_is_one_record(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_the_same_key_twice_in_one_go_is_one_record(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s1", response_json='"5"'))
 
     (record,) = store.records(store.evaluations("exp")[0])
     assert record.response == "5"
-    assert store.counts(evaluation_id) == (1, 0, 0)
+    assert await store.counts(evaluation_id) == (1, 0, 0)
 
 
-def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "s1", index=0),
@@ -404,32 +427,32 @@ def test_reindexed_samples_take_their_new_places_with_all_repeats(store: Store) 
     ]
 
 
-def test_forgetting_an_evaluation_leaves_the_others(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    other_id = store.open_evaluation(replace(SPEC, key="other"))
-    store.begin_run(a_run(evaluation_id), total=3)
+async def test_forgetting_an_evaluation_leaves_the_others(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    other_id = await store.open_evaluation(replace(SPEC, key="other"))
+    await store.begin_run(a_run(evaluation_id), total=3)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(other_id, "s1"))
 
     store.forget("exp", SPEC.key)
 
-    assert store.counts(evaluation_id) == (0, 0, 0)
-    assert store.known(evaluation_id, [("s1", 0)]) == {}
+    assert await store.counts(evaluation_id) == (0, 0, 0)
+    assert await store.known(evaluation_id, [("s1", 0)]) == {}
     assert store.runs(evaluation_id) == []
-    assert store.counts(other_id) == (1, 0, 0)
+    assert await store.counts(other_id) == (1, 0, 0)
     assert [info.total for info in store.evaluations("exp")] == [None, None]
 
 
-def test_a_forgotten_sample_can_be_recorded_again(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_forgotten_sample_can_be_recorded_again(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN))
-    assert len(store.known(evaluation_id, [("s1", 0)])) == 1
+    assert len(await store.known(evaluation_id, [("s1", 0)])) == 1
 
     store.forget("exp", SPEC.key)
     commit(store, a_draft(evaluation_id, "s1"))
 
     (record,) = store.records(store.evaluations("exp")[0])
     assert (record.status, record.history) == ("done", [])
-    assert store.known(evaluation_id, [("s1", 0)]) == {("s1", 0): Known("done", 0, 0.25)}
+    assert await store.known(evaluation_id, [("s1", 0)]) == {("s1", 0): Known("done", 0, 0.25)}
 
 
 def test_forgetting_what_was_never_there_is_no_mistake(store: Store) -> None:
@@ -441,14 +464,14 @@ def test_forgetting_what_was_never_there_is_no_mistake(store: Store) -> None:
 # runs
 
 
-def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     begun = a_run(evaluation_id)
     ended = replace(begun, ended_at="2026-01-02T03:05:00+00:00", status="complete", report={"wall_s": 60.0})
-    store.begin_run(begun)
+    await store.begin_run(begun)
     assert store.runs(evaluation_id) == [begun]
 
-    store.end_run(ended, total=3, metrics=[{"name": "accuracy", "value": 1.0}])
+    await store.end_run(ended, total=3, metrics=[{"name": "accuracy", "value": 1.0}])
 
     assert store.runs(evaluation_id) == [ended]
     (info,) = store.evaluations("exp")
@@ -458,11 +481,11 @@ def test_a_run_comes_back_with_what_it_ended_with(store: Store) -> None:
     assert info.last_ended_at == "2026-01-02T03:05:00+00:00"
 
 
-def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id))
+async def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
 
-    store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
+    await store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
 
     assert [(run.id, run.status) for run in store.runs(evaluation_id)] == [
         ("run-1", "broken"),
@@ -470,9 +493,9 @@ def test_a_run_that_never_ended_is_broken_once_the_next_begins(store: Store) -> 
     ]
 
 
-def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=9)
+async def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=9)
     commit(store, a_draft(evaluation_id, "s1", started_at="2026-01-02T03:04:09.500000+00:00", wall_s=0.5))
 
     (info,) = store.evaluations("exp")
@@ -481,9 +504,9 @@ def test_the_time_of_a_killed_run_is_told_by_its_records(store: Store) -> None:
     assert (info.total, info.done, info.working_s) == (9, 1, 0.25)
 
 
-def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=1)
+async def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=1)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2"))
 
@@ -493,21 +516,21 @@ def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
 # experiments
 
 
-def test_experiments_come_with_their_tallies_the_last_used_first(store: Store) -> None:
-    old = store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="newer"))
+async def test_experiments_come_with_their_tallies_the_last_used_first(store: Store) -> None:
+    old = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="newer"))
     commit(store, a_draft(old, "s1"), a_draft(old, "s2", status="failed", failure_json=BROKEN))
     assert [info.name for info in store.experiments()] == ["newer", "exp"]
 
-    store.begin_run(a_run(old, started_at="9999-01-01T00:00:00+00:00"), total=5)
+    await store.begin_run(a_run(old, started_at="9999-01-01T00:00:00+00:00"), total=5)
 
     resumed, newer = store.experiments()
     assert (resumed.name, resumed.evaluations, resumed.done, resumed.failed) == ("exp", 1, 1, 1)
     assert (resumed.total, newer.total, newer.running) == (5, None, None)
 
 
-def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"))
 
     store.rename("exp", "better name")
@@ -518,16 +541,16 @@ def test_a_renamed_experiment_keeps_its_records(store: Store) -> None:
         store.evaluations("exp")
 
 
-def test_an_experiment_cannot_take_the_name_of_another(store: Store) -> None:
-    store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="taken"))
+async def test_an_experiment_cannot_take_the_name_of_another(store: Store) -> None:
+    await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="taken"))
 
     with pytest.raises(StorageError, match="already an experiment 'taken'"):
         store.rename("exp", "taken")
 
 
-def test_a_deleted_experiment_is_gone(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_deleted_experiment_is_gone(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"))
 
     store.delete("exp")
@@ -574,8 +597,8 @@ def test_a_party_holds_a_lock_together(store: Store) -> None:
     store.lock("exp", holder="pytest").release()
 
 
-def test_a_running_experiment_names_its_holder(store: Store) -> None:
-    store.open_evaluation(SPEC)
+async def test_a_running_experiment_names_its_holder(store: Store) -> None:
+    await store.open_evaluation(SPEC)
     lock = store.lock("exp", holder="pytest evals")
 
     (info,) = store.experiments()
@@ -586,22 +609,22 @@ def test_a_running_experiment_names_its_holder(store: Store) -> None:
     assert store.experiments()[0].running is None
 
 
-def test_a_closed_store_says_so(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_closed_store_says_so(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     store.close()
     store.close()
 
     with pytest.raises(StorageError, match="closed"):
         store.evaluations("exp")
     with pytest.raises(StorageError, match="closed"):
-        store.counts(evaluation_id)
+        await store.counts(evaluation_id)
 
 
 # what attempts leave
 
 
-def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     failed: dict[str, Any] = {"status": "failed", "scores_json": "[]", "failure_json": BROKEN}
     commit(
         store,
@@ -616,30 +639,30 @@ def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) -> Non
 
     assert (info.done, info.failed, info.skipped) == (1, 3, 1)
     assert info.failures == {"provider": 2, "code": 1}
-    assert store.counts(evaluation_id) == (1, 3, 1)
+    assert await store.counts(evaluation_id) == (1, 3, 1)
     assert [(one.done, one.failed, one.skipped) for one in store.experiments()] == [(1, 3, 1)]
     assert [record.sample_id for record in store.records(info, status="skipped")] == ["s5"]
 
 
-def test_skipped_samples_have_no_observations_and_are_known_as_skipped(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_skipped_samples_have_no_observations_and_are_known_as_skipped(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
 
     assert [sample_id for sample_id, _, _ in store.observations(evaluation_id)] == ["s1"]
-    assert store.known(evaluation_id, [("s2", 0)])["s2", 0].status == "skipped"
+    assert (await store.known(evaluation_id, [("s2", 0)]))["s2", 0].status == "skipped"
 
 
-def test_a_total_counts_skipped_samples_as_finished(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.begin_run(a_run(evaluation_id), total=1)
+async def test_a_total_counts_skipped_samples_as_finished(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id), total=1)
 
     commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
 
     assert store.evaluations("exp")[0].total is None
 
 
-def test_what_lenders_noted_comes_back(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_what_lenders_noted_comes_back(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", lent_json='{"workspace":{"path":"/kept"}}'))
 
     (record,) = store.records(store.evaluations("exp")[0])
@@ -656,8 +679,8 @@ def trace_of(store: Store, sample_id: str) -> list[dict[str, Any]]:
     return store.trace(record_id)
 
 
-def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(
         store,
         a_draft(evaluation_id, "short", trace_json='[{"kind":"note","text":"hello"}]'),
@@ -670,8 +693,8 @@ def test_a_trace_comes_back_whatever_its_length(store: Store) -> None:
     assert trace_of(store, "none") == []
 
 
-def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     first = {"status": "failed", "failure_json": BROKEN, "trace_json": '[{"kind":"note","text":"first"}]'}
     commit(store, a_draft(evaluation_id, "s1", **first), a_draft(evaluation_id, "s2", **first))
 
@@ -685,8 +708,8 @@ def test_a_trace_is_that_of_the_attempt_that_is_recorded(store: Store) -> None:
     assert trace_of(store, "s2") == []
 
 
-def test_a_trace_is_forgotten_with_its_record(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_a_trace_is_forgotten_with_its_record(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", trace_json='[{"kind":"note"}]'))
     (record,) = store.records(store.evaluations("exp")[0])
 
@@ -718,9 +741,9 @@ def test_an_artefact_is_kept_under_the_hash_of_its_content(store: Store, tmp_pat
     assert content(store, HELLO) == b"hello"
 
 
-def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -> None:
-    here = store.open_evaluation(SPEC)
-    there = store.open_evaluation(replace(SPEC, experiment="other"))
+async def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -> None:
+    here = await store.open_evaluation(SPEC)
+    there = await store.open_evaluation(replace(SPEC, experiment="other"))
     store.keep_artefact(b"hello", name="a")
     commit(store, a_draft(here, "s1", artefacts=(HELLO, HELLO)), a_draft(there, "s1", artefacts=(HELLO,)))
 
@@ -732,8 +755,8 @@ def test_an_artefact_goes_with_the_last_record_that_refers_to_it(store: Store) -
         store.open_artefact(HELLO)
 
 
-def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
+async def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
     commit(store, a_draft(evaluation_id, "s1", artefacts=(HELLO,)))
     store.keep_artefact(b"hello", name="left by an attempt that has not ended")
 
@@ -746,9 +769,9 @@ def test_an_artefact_whose_record_is_on_its_way_is_not_removed(store: Store) -> 
         store.open_artefact(HELLO)
 
 
-def test_an_artefact_that_a_retried_attempt_left_goes_at_the_next_deletion(store: Store) -> None:
-    evaluation_id = store.open_evaluation(SPEC)
-    store.open_evaluation(replace(SPEC, experiment="other"))
+async def test_an_artefact_that_a_retried_attempt_left_goes_at_the_next_deletion(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, experiment="other"))
     store.keep_artefact(b"hello", name="a")
     commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, artefacts=(HELLO,)))
     commit(store, a_draft(evaluation_id, "s1"))
@@ -768,3 +791,374 @@ def test_a_hash_under_which_nothing_is_kept_is_named(store: Store, name: str) ->
 def test_a_file_that_cannot_be_read_is_named(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"absent\.txt cannot be kept .*No such file"):
         store.keep_artefact(tmp_path / "absent.txt", name="absent.txt")
+
+
+# one record
+
+
+async def test_a_record_is_found_by_its_id_and_by_its_sample(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s1", repeat=1, response_json='"5"'))
+    (info,) = store.evaluations("exp")
+
+    found = store.record_of(info, "s1", 1)
+
+    assert (found.sample_id, found.repeat, found.response) == ("s1", 1, "5")
+    assert (found.experiment, found.evaluation) == ("exp", "eval_a")
+    assert store.record(found.id) == found
+    assert store.record_of(info, "s1").repeat == 0
+
+
+async def test_a_record_that_is_not_there_is_named(store: Store) -> None:
+    await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+
+    with pytest.raises(NotFound, match="no record 77"):
+        store.record(77)
+    with pytest.raises(
+        NotFound, match=r"eval_a in experiment 'exp' has no record of sample 's9' \(repeat 2\)"
+    ):
+        store.record_of(info, "s9", 2)
+
+
+async def test_a_rewritten_record_keeps_its_id(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN))
+    (info,) = store.evaluations("exp")
+    before = store.record_of(info, "s1")
+
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    assert store.record(before.id).status == "done"
+
+
+# pages
+
+
+def pages(store: Store, query: RecordQuery = ALL_RECORDS, *, limit: int = 3) -> list[list[str]]:
+    """Page after page, the ids of their samples."""
+    (info,) = store.evaluations("exp")
+    after: str | None = None
+    found: list[list[str]] = []
+    while True:
+        page = store.page(info, query, after=after, limit=limit)
+        found.append([record.sample_id for record in page.records])
+        after = page.next
+        if after is None:
+            return found
+
+
+def ids(store: Store, query: RecordQuery) -> list[str]:
+    return [sample_id for page in pages(store, query) for sample_id in page]
+
+
+async def test_pages_come_in_dataset_order_and_end(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.open_evaluation(replace(SPEC, key="other"))
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (4, 0, 6, 2, 5, 1, 3)])
+
+    (info, _) = store.evaluations("exp")
+    first = store.page(info, limit=3)
+    second = store.page(info, after=first.next, limit=3)
+    third = store.page(info, after=second.next, limit=3)
+
+    assert [[r.sample_id for r in page.records] for page in (first, second, third)] == [
+        ["s0", "s1", "s2"],
+        ["s3", "s4", "s5"],
+        ["s6"],
+    ]
+    assert third.next is None
+
+
+async def test_a_page_that_is_just_full_says_that_it_is_the_last(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(3)])
+
+    assert pages(store, limit=3) == [["s0", "s1", "s2"]]
+
+
+async def test_repeats_and_samples_of_one_place_are_kept_apart_by_pages(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    keys = [("b", 1), ("a", 1), ("b", 0), ("a", 0)]
+    commit(store, *[a_draft(evaluation_id, sample_id, repeat=repeat) for sample_id, repeat in keys])
+
+    assert pages(store, limit=1) == [["a"], ["a"], ["b"], ["b"]]
+
+
+async def test_what_is_committed_between_two_pages_moves_nothing(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (1, 3, 5)])
+    (info,) = store.evaluations("exp")
+    first = store.page(info, limit=2)
+
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in (0, 4)])
+    second = store.page(info, after=first.next, limit=2)
+
+    assert [r.sample_id for r in first.records] == ["s1", "s3"]
+    assert [r.sample_id for r in second.records] == ["s4", "s5"]
+
+
+async def test_samples_that_are_left_out_are_on_no_page(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", index=1))
+
+    await store.leave_out(evaluation_id, ["s1"])
+
+    assert pages(store) == [["s2"]]
+
+
+def scored(value: Any) -> str:
+    return to_json([{"name": "other", "value": 7}, {"name": "grade", "value": value}])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (RecordQuery(status="failed"), ["broken", "slow"]),
+        (RecordQuery(status="skipped"), ["skipped"]),
+        (RecordQuery(status="done"), ["right", "wrong", "half", "named"]),
+        (RecordQuery(failure_class="timeout"), ["slow"]),
+        (RecordQuery(failure_class="code"), ["broken"]),
+        (RecordQuery(score=ScoreQuery("grade")), ["right", "wrong", "half", "named"]),
+        (RecordQuery(score=ScoreQuery("grade", wrong=True)), ["wrong"]),
+        (RecordQuery(score=ScoreQuery("grade", equals="good")), ["named"]),
+        (RecordQuery(score=ScoreQuery("grade", at_least=0.5)), ["right", "half"]),
+        (RecordQuery(score=ScoreQuery("grade", at_most=0.5)), ["wrong", "half"]),
+        (RecordQuery(score=ScoreQuery("absent")), []),
+        (RecordQuery(columns={"topic": "tides"}), ["half"]),
+        (RecordQuery(columns={"topic": "tides", "year": 1}), []),
+        (RecordQuery(text="TIDES"), ["half"]),
+        (RecordQuery(text="two\nlines"), ["wrong"]),
+        (RecordQuery(text='"quoted"'), ["right"]),
+        (RecordQuery(text="école"), ["named"]),
+        (RecordQuery(text="no number"), ["broken", "slow"]),
+        (RecordQuery(text="no number", failure_class="timeout"), ["slow"]),
+        (RecordQuery(text="nowhere"), []),
+    ],
+)
+async def test_a_query_finds_what_it_asks_for(store: Store, query: RecordQuery, expected: list[str]) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    failed: dict[str, Any] = {"status": "failed", "scores_json": "[]", "failure_json": BROKEN}
+    drafts = [
+        a_draft(evaluation_id, "right", scores_json=scored(True), response_json=to_json('a "quoted" word')),
+        a_draft(evaluation_id, "wrong", scores_json=scored(False), prompt_json=to_json("Two\nLines")),
+        a_draft(evaluation_id, "half", scores_json=scored(0.5), row_json='{"topic":"tides"}'),
+        a_draft(evaluation_id, "named", scores_json=scored("good"), row_json=to_json({"t": "L'École"})),
+        a_draft(evaluation_id, "broken", **failed),
+        a_draft(evaluation_id, "slow", failure_class="timeout", **failed),
+        a_draft(evaluation_id, "skipped", status="skipped", scores_json="[]"),
+    ]
+    for index, draft in enumerate(drafts):
+        draft.sample.index = index
+    commit(store, *drafts)
+
+    assert ids(store, query) == expected
+
+
+async def test_a_page_without_texts_has_all_but_them(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1", prompt_json='"why?"', lent_json='{"tool":1}'))
+    (info,) = store.evaluations("exp")
+
+    (record,) = store.page(info, RecordQuery(with_texts=False)).records
+
+    assert record == replace(store.record(record.id), row=None, prompt=None, response=None)
+    assert (record.scores[0].value, record.lent) == (True, {"tool": 1})
+
+
+async def test_a_search_returns_after_a_while_with_where_to_go_on(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, *[a_draft(evaluation_id, f"s{i:05}", index=i) for i in range(10_500)])
+    commit(store, a_draft(evaluation_id, "last", index=10_500, response_json='"needle"'))
+    (info,) = store.evaluations("exp")
+    query = RecordQuery(text="needle")
+
+    first = store.page(info, query)
+    second = store.page(info, query, after=first.next)
+
+    assert (first.records, first.next is None) == ([], False)
+    assert ([record.sample_id for record in second.records], second.next) == (["last"], None)
+
+
+async def test_long_texts_end_a_search_earlier(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    long = to_json("x" * 3_000_000)
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i, response_json=long) for i in range(5)])
+
+    assert pages(store, RecordQuery(text="needle")) == [[], []]
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "WzFd", "!", "é"])
+async def test_a_cursor_that_no_page_gave_is_refused(store: Store, cursor: str) -> None:
+    await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+
+    with pytest.raises(StorageError, match="not where a page ended"):
+        store.page(info, after=cursor)
+    with pytest.raises(StorageError, match="not a ticket"):
+        store.changes(info, since=cursor)
+
+
+# what is new
+
+
+async def test_changes_are_what_was_committed_or_rewritten_since_the_ticket(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    other_id = await store.open_evaluation(replace(SPEC, key="other"))
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", index=1, status="failed", failure_json=BROKEN),
+    )
+    info = store.evaluations("exp")[0]
+    ticket = store.page(info, limit=1).ticket
+    assert store.changes(info, since=ticket).records == []
+
+    commit(
+        store,
+        a_draft(evaluation_id, "s4", index=3),
+        a_draft(other_id, "elsewhere"),
+        a_draft(evaluation_id, "s3", index=2),
+        a_draft(evaluation_id, "s2", index=1),
+    )
+    news = store.changes(info, since=ticket)
+
+    assert [(r.sample_id, r.status) for r in news.records] == [("s4", "done"), ("s3", "done"), ("s2", "done")]
+    assert news.next is None
+    assert store.changes(info, since=news.ticket).records == []
+
+
+async def test_many_changes_come_in_parts_and_each_once(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+    since: str | None = store.page(info).ticket
+    commit(store, *[a_draft(evaluation_id, f"s{i}", index=i) for i in range(5)])
+    commit(store, a_draft(evaluation_id, "s1", index=1, response_json='"5"'))
+
+    told: list[list[str]] = []
+    while since is not None:
+        page = store.changes(info, since=since, limit=2)
+        told.append([record.sample_id for record in page.records])
+        since = page.next
+
+    assert told == [["s0", "s1"], ["s2", "s3"], ["s4", "s1"]]
+
+
+async def test_changes_can_be_asked_for_with_a_query(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    (info,) = store.evaluations("exp")
+    ticket = store.page(info).ticket
+    commit(store, a_draft(evaluation_id, "s1"), a_draft(evaluation_id, "s2", status="skipped"))
+
+    news = store.changes(info, RecordQuery(status="skipped"), since=ticket)
+
+    assert [record.sample_id for record in news.records] == ["s2"]
+
+
+async def test_a_ticket_outlives_what_was_forgotten(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(store, a_draft(evaluation_id, "s1"))
+    commit(store, a_draft(evaluation_id, "s1"))
+    (info,) = store.evaluations("exp")
+    ticket = store.page(info).ticket
+
+    store.forget("exp", SPEC.key)
+    commit(store, a_draft(evaluation_id, "s1", response_json='"new"'))
+    news = store.changes(info, since=ticket)
+    commit(store, a_draft(evaluation_id, "s1", response_json='"newer"'))
+
+    assert [record.response for record in news.records] == ["new"]
+    assert [record.response for record in store.changes(info, since=news.ticket).records] == ["newer"]
+
+
+# running counts
+
+
+async def test_counts_follow_what_is_rewritten_left_out_and_placed_again(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    failed: dict[str, Any] = {"status": "failed", "failure_json": BROKEN, "failure_class": "agent"}
+    commit(
+        store,
+        a_draft(evaluation_id, "s1"),
+        a_draft(evaluation_id, "s2", index=1, working_s=1.0, **failed),
+        a_draft(evaluation_id, "s3", index=2, **failed),
+    )
+    commit(store, a_draft(evaluation_id, "s2", index=1, working_s=2.0))
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.failures, info.working_s) == (2, 1, {"agent": 1}, 2.5)
+
+    await store.leave_out(evaluation_id, ["s1", "s3"])
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.failures, info.left_out) == (1, 0, {}, 2)
+
+    await store.end_run(a_run(evaluation_id, status="complete"), total=1, metrics=None)
+    commit(store, a_draft(evaluation_id, "s3", index=2), a_draft(evaluation_id, "s4", index=3))
+    (info,) = store.evaluations("exp")
+    assert (info.done, info.failed, info.left_out, info.working_s) == (3, 0, 1, 2.75)
+
+
+# live progress
+
+
+def a_progress(evaluation_id: int, **changes: Any) -> LiveProgress:
+    progress = LiveProgress(
+        run_id="run-1",
+        evaluation_id=evaluation_id,
+        evaluation="eval_a",
+        started_at="2026-01-02T03:04:00+00:00",
+        updated_at="2026-01-02T03:04:05+00:00",
+        total=9,
+        before=1,
+        done=2,
+        failed=3,
+        skipped=0,
+        in_flight=2,
+        limit=4,
+        waiting={"retry": 1},
+        held_by="input tokens 98%",
+        spent="0.120 USD",
+        stopping=False,
+    )
+    return replace(progress, **changes)
+
+
+async def test_live_progress_is_what_a_run_told_last_until_it_ends(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+
+    store.tell_progress(a_progress(evaluation_id, done=1))
+    store.tell_progress(a_progress(evaluation_id))
+    await store.counts(evaluation_id)
+    assert store.live("exp") == [a_progress(evaluation_id)]
+
+    await store.end_run(a_run(evaluation_id, status="complete"), total=9, metrics=None)
+    assert store.live("exp") == []
+
+
+async def test_the_progress_of_a_run_that_never_ended_goes_when_the_next_begins(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    store.tell_progress(a_progress(evaluation_id))
+
+    await store.counts(evaluation_id)
+    await store.begin_run(a_run(evaluation_id, id="run-2"))
+
+    assert store.live("exp") == []
+
+
+async def test_live_progress_of_an_unknown_experiment_is_an_error(store: Store) -> None:
+    with pytest.raises(NotFound, match="no experiment 'exp'"):
+        store.live("exp")
+
+
+async def test_a_broken_run_keeps_the_time_that_its_records_told(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id))
+    commit(store, a_draft(evaluation_id, "s1", started_at="2026-01-02T03:04:09.500000+00:00", wall_s=0.5))
+
+    await store.begin_run(a_run(evaluation_id, id="run-2", started_at="2026-01-03T00:00:00+00:00"))
+
+    broken, _ = store.runs(evaluation_id)
+    assert broken.ended_at == "2026-01-02T03:04:10.000+00:00"
+    assert store.evaluations("exp")[0].wall_s == pytest.approx(10.0, abs=0.01)

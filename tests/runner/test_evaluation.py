@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from evalve.testing import run_in_virtual_time
 from recorded import done, record
 from running import (
     CollectFirst,
+    DistantStore,
     FailingStore,
     Notes,
     RateLimited,
@@ -1093,3 +1094,22 @@ def test_a_run_whose_last_sample_was_skipped_while_it_stopped_is_complete(store:
     outcome = run(runnable(evaluate, rows("a", "b"), strategy=Sequential()), store)
 
     assert (outcome.interrupted, outcome.run.status) == (True, "complete")
+
+
+# -- a store behind a network ------------------------------------------------------------------------
+
+
+def test_a_run_works_on_a_store_that_is_far_away(store: Store) -> None:
+    distant = cast(Store, DistantStore(store))
+
+    async def fails_once(id: str) -> bool:
+        if id == "b" and not store.runs(1)[1:]:
+            raise ValueError("no")
+        return True
+
+    run(runnable(fails_once, rows("a", "b", "c"), order="auto"), distant)
+    outcome = run(runnable(fails_once, rows("a", "b"), order="auto"), distant)
+
+    assert statuses(store) == [("a", "done"), ("b", "done")]
+    assert (outcome.ran, outcome.info.left_out, outcome.run.status) == (1, 1, "complete")
+    assert [value.value for value in outcome.metrics] == [1.0]

@@ -14,6 +14,7 @@ from evalve.storage.database import FileDatabase
 from evalve.storage.inserts import Inserts
 from evalve.storage.keys import Keys, marks, padded
 from evalve.storage.sqlite import SqliteStore
+from recorded import at_once
 
 EVALUATION = 1
 
@@ -21,7 +22,7 @@ EVALUATION = 1
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[FileDatabase]:
     database = FileDatabase(tmp_path / "a.db", url="sqlite:///a.db")
-    assert SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name")) == EVALUATION
+    assert at_once(SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name"))) == EVALUATION
     yield database
     database.close()
 

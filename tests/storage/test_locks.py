@@ -18,6 +18,7 @@ from evalve.errors import Locked
 from evalve.storage import SqliteStore, open_store
 from evalve.storage.database import MemoryDatabase
 from evalve.storage.locks import Holder, Locks, is_alive, process_started
+from recorded import at_once
 
 HOLDER = Holder(
     "exp", "token", "party", 77, 1000.0, "here", "pytest evals", "2026-01-02T03:04:05+00:00", 5000.0
@@ -43,7 +44,7 @@ class SetClock:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     store = open_store(tmp_path / "a.db")
-    store.open_evaluation(EvaluationSpec("exp", "key", "name"))
+    at_once(store.open_evaluation(EvaluationSpec("exp", "key", "name")))
     yield store
     store.close()
 

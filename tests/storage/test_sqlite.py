@@ -19,11 +19,12 @@ from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Sample
 from evalve.storage import open_store
 from evalve.storage.explanations import explained
+from recorded import at_once
 
 SPEC = EvaluationSpec("exp", "key", "name")
 
 PROGRAM = """
-import os, sys
+import asyncio, os, sys
 from evalve.contracts import EvaluationSpec, RecordDraft
 from evalve.records import Sample
 from evalve.storage import open_store
@@ -35,7 +36,7 @@ class Printing:
 
 path, prefix, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = open_store(path)
-evaluation_id = store.open_evaluation(EvaluationSpec("exp", "key", "name"))
+evaluation_id = asyncio.run(store.open_evaluation(EvaluationSpec("exp", "key", "name")))
 sink = Printing()
 for number in range(count):
     sample = Sample(f"{prefix}{number}", number, {}, '{"text": "%s"}' % ("x" * 300))
@@ -56,7 +57,7 @@ def start(path: Path, prefix: str, count: int) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("form", ["{}/a.db", "sqlite:///{}/a.db", "sqlite:///{}/a.db?sync=full"])
 def test_paths_and_urls_name_the_same_file(tmp_path: Path, form: str) -> None:
     store = open_store(form.format(tmp_path))
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.close()
 
     assert (tmp_path / "a.db").is_file()
@@ -69,7 +70,7 @@ def test_three_slashes_are_relative_to_where_one_is(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
 
     store = open_store("sqlite:///some%20dir/a.db")
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.close()
 
     assert (tmp_path / "some dir" / "a.db").is_file()
@@ -93,7 +94,7 @@ def test_a_url_that_names_no_store_says_which_ones_do(url: str, message: str) ->
 @pytest.mark.parametrize(("url", "level"), [("sqlite:///{}", 1), ("sqlite:///{}?sync=full", 2)])
 def test_sync_is_what_the_url_says(tmp_path: Path, url: str, level: int) -> None:
     store = open_store(url.format(tmp_path / "a.db"))
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
 
     with store._database.reading() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
@@ -107,7 +108,7 @@ def test_the_file_appears_with_the_first_write(tmp_path: Path) -> None:
     assert store.experiments() == []
     assert not path.parent.exists()
 
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.close()
 
     assert path.is_file()
@@ -116,7 +117,7 @@ def test_the_file_appears_with_the_first_write(tmp_path: Path) -> None:
 
 def test_only_our_own_directory_is_hidden_from_git(tmp_path: Path) -> None:
     store = open_store(tmp_path / "results" / "a.db")
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.close()
 
     assert not (tmp_path / "results" / ".gitignore").exists()
@@ -142,14 +143,14 @@ def test_a_file_that_is_no_database_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=rf"{path}: .*move it aside.*--storage.*not a database"):
         store.experiments()
     with pytest.raises(StorageError, match="move it aside"):
-        store.open_evaluation(SPEC)
+        at_once(store.open_evaluation(SPEC))
     store.close()
 
 
 def test_a_damaged_database_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     store = open_store(path)
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.close()
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
@@ -163,7 +164,7 @@ def test_a_damaged_database_says_what_to_do(tmp_path: Path) -> None:
 def test_a_database_of_a_newer_evalve_asks_for_an_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     store = open_store(path)
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     with store._database.writing() as connection:
         connection.execute("PRAGMA user_version = 99")
     store.close()
@@ -183,7 +184,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     store = open_store(path)
 
     with pytest.raises(StorageError, match=rf"{path}: this is a database of another program"):
-        store.open_evaluation(SPEC)
+        at_once(store.open_evaluation(SPEC))
     store.close()
 
     assert path.read_bytes() == before
@@ -196,7 +197,7 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
         open_store(path, create=False)
 
     store = open_store(path)
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
 
     assert [info.name for info in store.experiments()] == ["exp"]
     store.close()
@@ -206,7 +207,7 @@ def test_a_directory_in_place_of_the_file_says_so(tmp_path: Path) -> None:
     store = open_store(tmp_path)
 
     with pytest.raises(StorageError, match=rf"{tmp_path}: it cannot be opened"):
-        store.open_evaluation(SPEC)
+        at_once(store.open_evaluation(SPEC))
     store.close()
 
 
@@ -215,7 +216,7 @@ def test_a_file_in_place_of_the_directory_says_so(tmp_path: Path) -> None:
     store = open_store(tmp_path / "file" / "a.db")
 
     with pytest.raises(StorageError, match=rf"{tmp_path}/file/a.db: .*--storage"):
-        store.open_evaluation(SPEC)
+        at_once(store.open_evaluation(SPEC))
     store.close()
 
 
@@ -284,7 +285,7 @@ def test_several_processes_fill_one_new_database_and_lose_nothing(tmp_path: Path
     store = open_store(path, create=False)
     (info,) = store.evaluations("exp")
     assert sorted(record.sample_id for record in store.records(info)) == sorted(expected)
-    assert len(store.known(info.id, [(sample_id, 0) for sample_id in expected])) == 2000
+    assert len(at_once(store.known(info.id, [(sample_id, 0) for sample_id in expected]))) == 2000
     store.close()
 
 
@@ -304,7 +305,7 @@ def test_nothing_that_was_acknowledged_is_lost_or_doubled_by_kill_9(tmp_path: Pa
     store = open_store(path, create=False)
     (info,) = store.evaluations("exp")
     stored = [record.sample_id for record in store.records(info)]
-    known = store.known(info.id, [(sample_id, 0) for sample_id in acknowledged])
+    known = at_once(store.known(info.id, [(sample_id, 0) for sample_id in acknowledged]))
     with store._database.reading() as connection:
         assert connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
     store.close()
@@ -318,8 +319,8 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
     ids: list[int] = []
 
     def use() -> None:
-        ids.append(store.open_evaluation(SPEC))
-        store.known(ids[0], [("s", 0)])
+        ids.append(at_once(store.open_evaluation(SPEC)))
+        at_once(store.known(ids[0], [("s", 0)]))
 
     threads = [threading.Thread(target=use) for _ in range(8)]
     for thread in threads:
@@ -334,15 +335,15 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
 
 def test_a_forked_child_opens_connections_of_its_own(tmp_path: Path) -> None:
     program = f"""
-import os
+import asyncio, os
 from evalve.contracts import EvaluationSpec
 from evalve.storage import open_store
 store = open_store({str(tmp_path / "a.db")!r})
-store.open_evaluation(EvaluationSpec("parent", "key", "name"))
+asyncio.run(store.open_evaluation(EvaluationSpec("parent", "key", "name")))
 lock = store.lock("parent", holder="test")
 pid = os.fork()
 if pid == 0:
-    store.open_evaluation(EvaluationSpec("child", "key", "name"))
+    asyncio.run(store.open_evaluation(EvaluationSpec("child", "key", "name")))
     lock.release()
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
@@ -360,7 +361,7 @@ store.close()
 
 def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
     store = open_store(tmp_path / "a.db")
-    evaluation_id = store.open_evaluation(SPEC)
+    evaluation_id = at_once(store.open_evaluation(SPEC))
     told = threading.Semaphore(0)
 
     class Sink:
@@ -385,9 +386,12 @@ def test_an_unfinished_iteration_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 def turn_back_to_the_fourth_format(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP INDEX records_in_order")
+    connection.execute("DROP INDEX records_not_done")
     connection.execute("ALTER TABLE records DROP COLUMN failure_class")
     connection.execute("ALTER TABLE records DROP COLUMN lent")
-    for table in ("traces", "artefacts"):
+    connection.execute("ALTER TABLE evaluations DROP COLUMN tallied")
+    for table in ("traces", "artefacts", "rewrites", "tallies", "progress"):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("PRAGMA user_version = 4")
 
@@ -412,7 +416,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_with_its_records(tmp_p
     store = open_store(path)
 
     assert told == "t0\n"
-    assert store.counts(store.open_evaluation(SPEC)) == (4, 0, 0)
+    assert at_once(store.counts(at_once(store.open_evaluation(SPEC)))) == (4, 0, 0)
     with pytest.raises(Locked, match="on elsewhere"):
         store.lock(SPEC.experiment, holder="me")
     store.close()
@@ -430,8 +434,8 @@ def test_a_file_of_the_third_format_is_brought_up_to_date_and_its_samples_have_n
     connection.close()
 
     store = open_store(path)
-    evaluation_id = store.open_evaluation(SPEC)
-    known = store.known(evaluation_id, [("s0", 0), ("s1", 0), ("s2", 0)])
+    evaluation_id = at_once(store.open_evaluation(SPEC))
+    known = at_once(store.known(evaluation_id, [("s0", 0), ("s1", 0), ("s2", 0)]))
 
     assert [one.row_hash for one in known.values()] == [None, None, None]
     with store._database.reading() as connection:
@@ -480,7 +484,7 @@ def test_artefacts_lie_beside_the_file_and_only_their_owner_reads_them(tmp_path:
 
 def test_what_a_killed_process_was_writing_is_removed_with_the_next_deletion(tmp_path: Path) -> None:
     store = open_store(tmp_path / "a.db")
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     store.keep_artefact(b"hello", name="left by an attempt of this process")
     left, new = (tmp_path / "a.db-artefacts" / name for name in ("left.part", "new.part"))
     left.write_bytes(b"half")
@@ -500,7 +504,7 @@ def test_no_artefact_is_removed_while_another_process_runs(tmp_path: Path) -> No
     kept = earlier.keep_artefact(b"hello", name="left by another process")
     earlier.close()
     store = open_store(path)
-    store.open_evaluation(SPEC)
+    at_once(store.open_evaluation(SPEC))
     with sqlite3.connect(path) as connection:
         connection.execute(
             "INSERT INTO locks VALUES ('token', 'party', 'another', 1, 0, 'elsewhere', 'pytest', 'now', ?)",

@@ -16,6 +16,7 @@ from evalve.records import Sample
 from evalve.storage.database import FileDatabase, MemoryDatabase
 from evalve.storage.sqlite import SqliteStore
 from evalve.storage.writer import InlineWriter, ThreadWriter
+from recorded import at_once
 
 
 class Calls:
@@ -53,7 +54,7 @@ def a_draft(sample_id: str) -> RecordDraft:
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[FileDatabase]:
     database = FileDatabase(tmp_path / "a.db", url="sqlite:///a.db")
-    SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name"))
+    at_once(SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name")))
     yield database
     database.close()
 
@@ -98,7 +99,7 @@ def test_flush_returns_when_everything_before_is_committed(database: FileDatabas
 
 def test_a_failed_transaction_is_told_and_the_next_one_succeeds() -> None:
     database = FlakyDatabase()
-    SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name"))
+    at_once(SqliteStore(database).open_evaluation(EvaluationSpec("exp", "key", "name")))
     writer, calls = ThreadWriter(database), Calls()
 
     database.full = True

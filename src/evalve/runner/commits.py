@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from evalve.contracts import RecordDraft, Store, Tally
+from evalve.contracts import RecordDraft, RunningStore, Tally
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ Callbacks = Sequence[Callable[[], None]]
 class Commits:
     """Hands drafts to the store, and counts those that are done when it tells."""
 
-    def __init__(self, store: Store, tally: Tally) -> None:
+    def __init__(self, store: RunningStore, tally: Tally) -> None:
         self.last_commit_s: float | None = None
         self.on_commit: Callable[[], None] = lambda: None
         self.on_error: Callable[[BaseException], None] = lambda error: None

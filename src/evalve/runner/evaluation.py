@@ -12,7 +12,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
@@ -25,10 +24,11 @@ from evalve.contracts import (
     Rows,
     RunInfo,
     Runnable,
+    RunningStore,
     Store,
     Tally,
 )
-from evalve.errors import ExperimentChanged, NotFound
+from evalve.errors import ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.attempted import utc_text
@@ -37,11 +37,12 @@ from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
+from evalve.runner.telling import telling_progress
 from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
-from evalve.summary import summarise
+from evalve.summary import Summary
 from evalve.tallies import MetricValue
 
 
@@ -73,26 +74,27 @@ async def run_evaluation(
 ) -> Outcome:
     """Run what is missing, record it, and judge the whole."""
     carry_samples_into_threads()
-    _refuse_changes(evaluation, store, tell=progress.note)
+    await _refuse_changes(evaluation, store, tell=progress.note)
     if evaluation.options.fresh:
         store.forget(evaluation.spec.experiment, evaluation.spec.key)
-    evaluation_id = store.open_evaluation(evaluation.spec)
+    evaluation_id = await store.open_evaluation(evaluation.spec)
     tally = Tally(evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic())
     if calls is not None:
         tally.held_by, tally.spent = calls.held_by, calls.spent
     async with _opened(evaluation.rows) as rows:
         journey = _Journey(evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit)
-        store.begin_run(journey.run, total=journey.plan.total)
+        await store.begin_run(journey.run, total=journey.plan.total)
         progress.started(tally)
         try:
-            await journey.travel(progress)
+            with telling_progress(store, journey.run, tally):
+                await journey.travel(progress)
         except BaseException:
-            store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
+            await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
             raise
         finally:
             progress.finished(tally)
-        _leave_out_removed(journey, store)
-    return _judged(evaluation, journey, store)
+        await _leave_out_removed(journey, store)
+    return await _judged(evaluation, journey, store)
 
 
 class _Journey:
@@ -103,7 +105,7 @@ class _Journey:
         evaluation: Runnable,
         evaluation_id: int,
         rows: Rows,
-        store: Store,
+        store: RunningStore,
         tally: Tally,
         engine_for: EngineFor,
         calls: CallsView | None,
@@ -252,33 +254,33 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
         await asyncio.shield(rows.close())
 
 
-def _leave_out_removed(journey: _Journey, store: Store) -> None:
+async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:
     """What is recorded of rows that the whole dataset no longer has stays, and does not count."""
     evaluation_id, rows, tally = journey.run.evaluation_id, journey.rows, journey.tally
     if journey.turns.stopping or not rows.is_whole():
         return
     met = journey.plan.skipped + tally.done + tally.failed + tally.skipped_now
-    if sum(store.counts(evaluation_id)) == met:
+    if sum(await store.counts(evaluation_id)) == met:
         return  # the usual case, without a look at every id
-    for sample_ids in store.sample_ids(evaluation_id):
+    async for sample_ids in store.sample_ids(evaluation_id):
         if removed := rows.lacking(sample_ids):
-            store.leave_out(evaluation_id, removed)
+            await store.leave_out(evaluation_id, removed)
 
 
-def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
+async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) -> Outcome:
     evaluation_id = journey.run.evaluation_id
-    before = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
-    metrics = summarise(partial(store.observations, evaluation_id), stored=before.metrics if before else ())
+    before = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    metrics = await _metrics(store, evaluation_id, before)
     interrupted = journey.turns.stopping
     total = journey.plan.total
-    counts = store.counts(evaluation_id)
+    counts = await store.counts(evaluation_id)
     if total is not None:
         total = max(total, sum(counts))  # an earlier run may have gone further
     # what was in flight may have been the last
     is_complete = not interrupted or counts.done + counts.skipped == total
     run = journey.ended("complete" if is_complete else "interrupted")
-    store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
-    info = stored_evaluation(store, evaluation.spec.experiment, evaluation.spec.key)
+    await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
+    info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
     assert info is not None
     return Outcome(
         info=info,
@@ -291,12 +293,23 @@ def _judged(evaluation: Runnable, journey: _Journey, store: Store) -> Outcome:
     )
 
 
-def _refuse_changes(evaluation: Runnable, store: Store, *, tell: Callable[[str], None]) -> None:
+async def _metrics(
+    store: RunningStore, evaluation_id: int, before: EvaluationInfo | None
+) -> list[MetricValue]:
+    summary, is_read = Summary(), False
+    while not is_read:
+        async for observations in store.scored(evaluation_id):
+            summary.add(observations)
+        is_read = not summary.begins_again()
+    return summary.values(before.metrics if before is not None else ())
+
+
+async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Callable[[str], None]) -> None:
     """Stop where the stored samples came from another function than the one at hand."""
     asked, spec = evaluation.options, evaluation.spec
     if asked.fresh or asked.accept_changes:
         return
-    before = stored_evaluation(store, spec.experiment, spec.key)
+    before = await store.evaluation(spec.experiment, spec.key)
     if before is None or before.done + before.skipped == 0:
         return  # what failed runs again anyway
     if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
@@ -324,10 +337,3 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
         lines = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
         shown = lines[:20] + ([f"… {len(lines) - 20} more lines"] if len(lines) > 20 else [])
         yield f"  {part}:\n" + "\n".join(f"    {line}" for line in shown)
-
-
-def stored_evaluation(store: Store, experiment: str, key: str) -> EvaluationInfo | None:
-    try:
-        return next((info for info in store.evaluations(experiment) if info.spec.key == key), None)
-    except NotFound:
-        return None

@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
-from evalve.contracts import Placed, Rows, Store
+from evalve.contracts import Placed, Rows, RunningStore
 from evalve.records import Sample
 
 CHUNK_IN_MEMORY = 256
@@ -27,7 +27,14 @@ class Plan:
     """Attempts in the order in which they shall start, read from the dataset as they are needed."""
 
     def __init__(
-        self, rows: Rows, store: Store, evaluation_id: int, *, key: str, repeat: int, longest_first: bool
+        self,
+        rows: Rows,
+        store: RunningStore,
+        evaluation_id: int,
+        *,
+        key: str,
+        repeat: int,
+        longest_first: bool,
     ) -> None:
         self.exhausted = False
         self.rows_read = 0
@@ -83,13 +90,13 @@ class Plan:
                 self.exhausted = True
                 break
             self.rows_read += len(samples)
-            self._admit(samples)
+            await self._admit(samples)
             lazily = min(2 * lazily, CHUNK_LAZY)  # all done before: they take no room, so go faster
         self._looked_ahead = True
 
-    def _admit(self, samples: list[Sample]) -> None:
+    async def _admit(self, samples: list[Sample]) -> None:
         keys = [(sample.id, repeat) for sample in samples for repeat in range(self._repeat)]
-        known = self._store.known(self._evaluation_id, keys)
+        known = await self._store.known(self._evaluation_id, keys)
         attempts = []
         moved = []
         for sample in samples:
@@ -115,13 +122,13 @@ class Plan:
         if moved:
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
         if self._longest_first:
-            self._admit_by_duration(attempts)
+            await self._admit_by_duration(attempts)
         else:
             self._queue.extend(attempts)
 
-    def _admit_by_duration(self, attempts: list[Attempt]) -> None:
+    async def _admit_by_duration(self, attempts: list[Attempt]) -> None:
         """Longest first; a sample of unknown duration counts as a typical one."""
-        durations = self._store.durations(self._key, [attempt.sample.id for attempt in attempts])
+        durations = await self._store.durations(self._key, [attempt.sample.id for attempt in attempts])
         typical_s = sum(durations.values()) / len(durations) if durations else 0.0
         for attempt in attempts:
             expected_s = durations.get(attempt.sample.id, typical_s)

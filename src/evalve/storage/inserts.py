@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from evalve.contracts import Placed, RecordDraft
 from evalve.jsontext import from_json, to_json
+from evalve.storage.counting import Change, give_up, has_left_out
 from evalve.storage.database import Database
 from evalve.storage.keys import Keys
-from evalve.storage.schema import NOWHERE, UPDATE_RECORD, insert_records
+from evalve.storage.schema import NOWHERE, UPDATE_RECORD, insert_records, record_range
 
 _ROWS_PER_STATEMENT = (64, 16, 4, 1)
 """Fixed sizes, so that statements stay prepared. Each statement is one step: the interpreter lock is
@@ -20,6 +21,12 @@ given away and fought for once per statement, which is what makes `executemany` 
 
 _COMPRESSED_FROM_CHARACTERS = 32_768
 """Measured: 0.3 ms for 33,000 characters, which become 14,000 bytes. A shorter trace is stored as it is."""
+
+_NOTE_REWRITE = """
+INSERT OR REPLACE INTO rewrites VALUES (
+    coalesce((SELECT max(ticket) FROM rewrites WHERE ticket BETWEEN ?1 AND ?2), ?1) + 1, ?3
+)
+"""
 
 _Text = TypeVar("_Text", str, str | None)
 
@@ -52,6 +59,7 @@ class Inserts:
         try:
             with self._database.writing() as connection:
                 self._keys.merge(connection, evaluation_id)
+                had_left_out = has_left_out(connection, evaluation_id)
                 connection.executemany(
                     f"UPDATE records SET idx = CASE WHEN row_hash <> ? THEN {NOWHERE} ELSE ? END WHERE id IN"
                     " (SELECT record_id FROM record_keys WHERE evaluation_id = ? AND sample_id = ?)",
@@ -60,6 +68,8 @@ class Inserts:
                         for placed in places
                     ],
                 )
+                if had_left_out or has_left_out(connection, evaluation_id):
+                    give_up(connection, evaluation_id)
         except BaseException:
             self._keys.clear()
             raise
@@ -82,9 +92,13 @@ class Inserts:
                 new.append(draft)
             else:
                 replacing.append((record_id, draft))
+        change = Change()
         _insert(connection, first_id, new)
+        for draft in new:
+            change.add(draft.status, draft.failure_class, draft.sample.index, draft.working_s)
         for record_id, draft in replacing:
-            _replace(connection, record_id, draft)
+            _replace(connection, record_id, draft, change)
+        change.write(connection, evaluation_id)
 
 
 def _insert(connection: sqlite3.Connection, first_id: int, drafts: Sequence[RecordDraft]) -> None:
@@ -103,16 +117,21 @@ def _insert(connection: sqlite3.Connection, first_id: int, drafts: Sequence[Reco
             _write_what_it_left(connection, record_id, draft)
 
 
-def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft) -> None:
+def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft, change: Change) -> None:
     """Put a new attempt in the place of an earlier one, and keep every try of both."""
-    *earlier, tries = connection.execute(
-        "SELECT history, started_at, wall_s, failure, run_id, tries FROM records WHERE id = ?", (record_id,)
+    tries, status, failure_class, place, working_s, *earlier = connection.execute(
+        "SELECT tries, status, failure_class, idx, working_s, history, started_at, wall_s, failure, run_id"
+        " FROM records WHERE id = ?",
+        (record_id,),
     ).fetchone()
+    change.add(status, failure_class, place, working_s, -1)
+    change.add(draft.status, draft.failure_class, draft.sample.index, draft.working_s)
     history = _tries(*earlier) + _tries(
         draft.history_json, draft.started_at, draft.wall_s, draft.failure_json, draft.run_id
     )
     together = replace(draft, tries=tries + draft.tries, history_json=to_json(history))
     connection.execute(UPDATE_RECORD, (*_values(together), record_id))
+    connection.execute(_NOTE_REWRITE, (*record_range(draft.evaluation_id), record_id))
     connection.execute("DELETE FROM traces WHERE record_id = ?", (record_id,))
     connection.execute("DELETE FROM artefacts WHERE record_id = ?", (record_id,))
     _write_what_it_left(connection, record_id, draft)

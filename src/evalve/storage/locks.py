@@ -182,8 +182,25 @@ def is_alive(
     now_s: float,
     started: Callable[[int], float | None] = process_started,
 ) -> bool:
+    return process_lives(
+        holder.pid,
+        holder.pid_started,
+        on_this_machine=holder.host == here,
+        silent_s=now_s - holder.heartbeat_at,
+        started=started,
+    )
+
+
+def process_lives(
+    pid: int,
+    pid_started: float,
+    *,
+    on_this_machine: bool,
+    silent_s: float,
+    started: Callable[[int], float | None] = process_started,
+) -> bool:
     """On this machine the process tells; of another machine only the heartbeat is seen."""
-    if holder.host != here:
-        return now_s - holder.heartbeat_at < _SILENCE_S
-    started_s = started(holder.pid)
-    return started_s is not None and abs(started_s - holder.pid_started) < _SAME_START_S
+    if not on_this_machine:
+        return silent_s < _SILENCE_S
+    started_s = started(pid)
+    return started_s is not None and abs(started_s - pid_started) < _SAME_START_S

@@ -11,17 +11,20 @@ from evalve.jsontext import from_json
 from evalve.records import Failure, Record, Score, Status, Try
 from evalve.storage.inserts import cleaned
 from evalve.storage.keys import Key, Keys, marks, padded
-from evalve.storage.schema import record_range
+from evalve.storage.schema import ROOM_PER_EVALUATION, record_range
 
 _AT_ONCE = 500
 _EARLIER_RUNS = 5
 _MEMO_ENTRIES = 1024
 _MEMO_TEXT = 1000
 
-_RECORD = """
-SELECT id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
-       scores, failure, history, prompt, response, "row", calls, lent
-FROM records WHERE id IN ({})
+_COLUMNS = """
+id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
+scores, failure, history, prompt, response, "row", calls, lent
+"""
+_COLUMNS_WITHOUT_TEXTS = """
+id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
+scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
 _KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
 
@@ -29,17 +32,48 @@ _KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN (
 def read_records(
     connection: sqlite3.Connection, evaluation: EvaluationInfo, status: Status | None
 ) -> Iterator[Record]:
-    # sorted by id alone: a sort of whole rows would copy every prompt and response to a temporary file
+    # the condition names the index that has only these
+    not_done = "AND status <> 'done'" if status in ("failed", "skipped") else ""
     ids = connection.execute(
-        "SELECT id FROM records WHERE id BETWEEN ? AND ? AND idx >= 0 AND status = coalesce(?, status)"
-        " ORDER BY idx, sample_id, repeat",
-        (*record_range(evaluation.id), status),
+        f"SELECT id FROM records WHERE evaluation_id = ? AND idx >= 0 {not_done}"
+        " AND status = coalesce(?, status) ORDER BY idx, sample_id, repeat",
+        (evaluation.id, status),
     )
     while chunk := [row[0] for row in ids.fetchmany(_AT_ONCE)]:
-        rows = connection.execute(_RECORD.format(marks(len(chunk))), padded(chunk))
-        by_id = {row[0]: row for row in rows}
-        for record_id in chunk:
-            yield _record(evaluation, by_id[record_id])
+        yield from read_by_ids(connection, evaluation, chunk)
+
+
+def read_by_ids(
+    connection: sqlite3.Connection, evaluation: EvaluationInfo, ids: Sequence[int], *, with_texts: bool = True
+) -> list[Record]:
+    """The records in the order of the ids."""
+    spec = evaluation.spec
+    by_id: dict[int, Record] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        chunk = ids[start : start + _AT_ONCE]
+        columns = _COLUMNS if with_texts else _COLUMNS_WITHOUT_TEXTS
+        statement = f"SELECT {columns} FROM records WHERE id IN ({marks(len(chunk))})"
+        for row in connection.execute(statement, padded(chunk)):
+            by_id[row[0]] = _record(spec.experiment, spec.name, row)
+    return [by_id[record_id] for record_id in ids]
+
+
+def read_record(connection: sqlite3.Connection, record_id: int) -> Record | None:
+    names = connection.execute(
+        "SELECT x.name, v.name FROM evaluations v JOIN experiments x ON x.id = v.experiment_id"
+        " WHERE v.id = ?",
+        (record_id // ROOM_PER_EVALUATION,),
+    ).fetchone()
+    row = connection.execute(f"SELECT {_COLUMNS} FROM records WHERE id = ?", (record_id,)).fetchone()
+    return None if names is None or row is None else _record(names[0], names[1], row)
+
+
+def find_record(
+    connection: sqlite3.Connection, evaluation_id: int, sample_id: str, repeat: int, index: Keys
+) -> Record | None:
+    key = (cleaned(sample_id), repeat)
+    found = index.find(connection, evaluation_id, [key])
+    return read_record(connection, found[key]) if key in found else None
 
 
 def read_observations(
@@ -107,12 +141,12 @@ def read_durations(
     return durations
 
 
-def _record(evaluation: EvaluationInfo, row: tuple[Any, ...]) -> Record:
+def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
     record_id, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
     scores, failure, history, prompt, response, values, calls, lent = texts
     return Record(
-        experiment=evaluation.spec.experiment,
-        evaluation=evaluation.spec.name,
+        experiment=experiment,
+        evaluation=evaluation,
         sample_id=sample_id,
         index=index,
         repeat=repeat,

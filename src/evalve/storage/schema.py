@@ -47,6 +47,62 @@ CREATE TABLE artefacts (  -- which record refers to which file
 """
 ARTEFACTS_BY_HASH = "CREATE INDEX artefacts_by_hash ON artefacts (hash)"
 
+IN_ORDER = "CREATE INDEX records_in_order ON records (evaluation_id, idx, sample_id, repeat)"
+"""For pages. Most records end nearly in the order of the dataset, so that an entry costs about 2 µs."""
+
+NOT_DONE = (
+    "CREATE INDEX records_not_done ON records (evaluation_id, idx, sample_id, repeat) WHERE status <> 'done'"
+)
+
+REWRITES = """
+CREATE TABLE rewrites (
+    ticket INTEGER PRIMARY KEY,  -- evaluation_id * 2^40 + the order in which records were rewritten
+    record_id INTEGER NOT NULL UNIQUE
+)
+"""
+
+TALLIES = """
+CREATE TABLE tallies (  -- what counting the records would give, where evaluations.tallied is 1
+    evaluation_id INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    failure_class TEXT NOT NULL,  -- empty where it did not fail
+    count INTEGER NOT NULL,
+    working_s REAL NOT NULL,  -- of those that have no place, too
+    PRIMARY KEY (evaluation_id, status, failure_class)
+) WITHOUT ROWID
+"""
+
+PROGRESS = """
+CREATE TABLE progress (  -- of runs that have not ended
+    run_id TEXT PRIMARY KEY,
+    evaluation_id INTEGER NOT NULL,
+    updated_at TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_started REAL NOT NULL,
+    host TEXT NOT NULL,
+    told TEXT NOT NULL
+)
+"""
+
+_TALLY = """
+SELECT evaluation_id, status, CASE status WHEN 'failed' THEN coalesce(failure_class, 'code') ELSE '' END,
+       sum(idx >= 0), total(working_s)
+FROM records WHERE id BETWEEN {} AND {} GROUP BY 1, 2, 3
+"""
+COUNT_RECORDS = _TALLY.format("?", "?")
+
+_ENDED_BY_RECORDS = "strftime('%Y-%m-%dT%H:%M:%f+00:00', max(julianday(started_at) + wall_s / 86400.0))"
+LATEST_END = f"""
+SELECT {_ENDED_BY_RECORDS} FROM records WHERE run_id = ?3 AND id IN (
+    SELECT * FROM (SELECT id FROM records WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1000)
+    UNION ALL
+    SELECT * FROM (
+        SELECT record_id FROM rewrites WHERE ticket BETWEEN ?1 AND ?2 ORDER BY ticket DESC LIMIT 1000
+    )
+)
+"""
+"""When the newest records of a run ended. They are committed as they end, so that the newest tell."""
+
 TABLES = f"""
 CREATE TABLE experiments (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -63,6 +119,7 @@ CREATE TABLE evaluations (
     total INTEGER,
     metrics TEXT NOT NULL DEFAULT '[]',
     merged_id INTEGER NOT NULL DEFAULT 0,  -- records up to this id are in record_keys
+    tallied INTEGER NOT NULL DEFAULT 1,  -- 0 where records must be counted
     UNIQUE (experiment_id, key)
 );
 CREATE TABLE runs (
@@ -112,6 +169,11 @@ CREATE TABLE record_keys (
 {TRACES};
 {ARTEFACTS};
 {ARTEFACTS_BY_HASH};
+{IN_ORDER};
+{NOT_DONE};
+{REWRITES};
+{TALLIES};
+{PROGRESS};
 """
 
 MIGRATIONS = {
@@ -130,6 +192,16 @@ MIGRATIONS = {
         TRACES,
         ARTEFACTS,
         ARTEFACTS_BY_HASH,
+        IN_ORDER,
+        NOT_DONE,
+        REWRITES,
+        TALLIES,
+        PROGRESS,
+        "ALTER TABLE evaluations ADD COLUMN tallied INTEGER NOT NULL DEFAULT 1",
+        f"INSERT INTO tallies {_TALLY.format(0, (1 << 63) - 1)}",
+        f"UPDATE runs SET ended_at = (SELECT {_ENDED_BY_RECORDS} FROM records WHERE run_id = runs.id"
+        f" AND id / {ROOM_PER_EVALUATION} = runs.evaluation_id)"
+        " WHERE ended_at IS NULL AND status = 'broken'",
     ),
 }
 """What leads from each earlier version to the next."""

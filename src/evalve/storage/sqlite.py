@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import (
+    ALL_RECORDS,
     CommitSink,
     Counts,
     EvaluationInfo,
     EvaluationSpec,
     ExperimentInfo,
     Known,
+    LiveProgress,
+    Observation,
+    Page,
     Placed,
     RecordDraft,
+    RecordQuery,
     RunInfo,
 )
 from evalve.errors import NotFound, StorageError
 from evalve.jsontext import to_json
 from evalve.options import suggestion
-from evalve.records import Artefact, Record, Score, Status
+from evalve.records import Artefact, Record, Status
+from evalve.storage.counting import count_if_given_up, read_tallied
 from evalve.storage.database import Database, MemoryDatabase, snapshot
 from evalve.storage.inserts import read_trace
 from evalve.storage.keys import Keys
+from evalve.storage.live import read_progress
 from evalve.storage.locks import ExperimentLock, Locks
-from evalve.storage.rows import read_durations, read_known, read_observations, read_records, read_sample_ids
+from evalve.storage.pages import read_changes, read_page
+from evalve.storage.rows import (
+    find_record,
+    read_durations,
+    read_known,
+    read_observations,
+    read_record,
+    read_records,
+    read_sample_ids,
+)
 from evalve.storage.schema import NOWHERE, record_range
-from evalve.storage.summaries import read_evaluations, read_experiments, read_runs, read_tallied
+from evalve.storage.summaries import read_evaluations, read_experiments, read_latest_end, read_runs
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
+
+_AT_ONCE = 500
 
 
 class SqliteStore:
@@ -47,9 +66,13 @@ class SqliteStore:
         self._known_lock = threading.Lock()
         self._known_keys = Keys()
 
-    # running
+    # running: what is `async` in the contract is direct here, because a disk answers at once
 
-    def open_evaluation(self, spec: EvaluationSpec) -> int:
+    async def evaluation(self, experiment: str, key: str) -> EvaluationInfo | None:
+        with self._database.reading() as connection, snapshot(connection):
+            return next(iter(read_evaluations(connection, experiment, key=key)), None)
+
+    async def open_evaluation(self, spec: EvaluationSpec) -> int:
         """The evaluation's id; it is created where it is new, and made to agree with `spec` where not."""
         stored = (spec.name, to_json(list(spec.columns)), to_json(dict(spec.fingerprint)))
         with self._database.reading() as connection:
@@ -76,7 +99,9 @@ class SqliteStore:
         assert evaluation_id is not None
         return evaluation_id
 
-    def known(self, evaluation_id: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Known]:
+    async def known(
+        self, evaluation_id: int, keys: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], Known]:
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_known(connection, evaluation_id, keys, self._known_keys)
 
@@ -90,22 +115,31 @@ class SqliteStore:
         content_hash, size_bytes = self._database.artefacts.keep(source)
         return Artefact(content_hash, size_bytes, name)
 
-    def sample_ids(self, evaluation_id: int) -> Iterator[list[str]]:
-        """The samples that count, some at a time; of repeats that may be more than once."""
-        return self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id))
+    def tell_progress(self, progress: LiveProgress) -> None:
+        self._writer.tell_progress(progress)
 
-    def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
+    async def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]:
+        """The samples that count, some at a time; of repeats that may be more than once."""
+        for some in self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id)):
+            yield some
+
+    async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None:
         """Keep samples without counting them, until they are given a place in the dataset again."""
         self._writer.reindex(evaluation_id, [Placed(sample_id, NOWHERE) for sample_id in sample_ids])
         self._writer.flush()
 
-    def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
+    async def begin_run(self, run: RunInfo, *, total: int | None = None) -> None:
         """Record that a run starts; earlier ones that never ended are called broken."""
         with self._database.writing() as connection:
-            connection.execute(
-                "UPDATE runs SET status = 'broken' WHERE evaluation_id = ? AND status = 'running'",
-                (run.evaluation_id,),
-            )
+            unended = connection.execute(
+                "SELECT id FROM runs WHERE evaluation_id = ? AND status = 'running'", (run.evaluation_id,)
+            ).fetchall()
+            for (run_id,) in unended:  # as long as its records are the newest, they tell when it ended
+                connection.execute(
+                    "UPDATE runs SET status = 'broken', ended_at = ? WHERE id = ?",
+                    (read_latest_end(connection, run.evaluation_id, run_id), run_id),
+                )
+            connection.execute("DELETE FROM progress WHERE evaluation_id = ?", (run.evaluation_id,))
             connection.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -126,7 +160,7 @@ class SqliteStore:
                     "UPDATE evaluations SET total = ? WHERE id = ?", (total, run.evaluation_id)
                 )
 
-    def end_run(
+    async def end_run(
         self, run: RunInfo, *, total: int | None, metrics: Sequence[Mapping[str, Any]] | None
     ) -> None:
         """Record how a run ended; what is not known of it (`None`) stays as it was."""
@@ -141,6 +175,14 @@ class SqliteStore:
                 " WHERE id = ?",
                 (total, None if metrics is None else to_json(list(metrics)), run.evaluation_id),
             )
+            count_if_given_up(connection, run.evaluation_id)
+            connection.execute("DELETE FROM progress WHERE run_id = ?", (run.id,))
+
+    async def scored(self, evaluation_id: int) -> AsyncIterator[list[Observation]]:
+        """The observations, some at a time."""
+        observations = self.observations(evaluation_id)
+        while some := list(islice(observations, _AT_ONCE)):
+            yield some
 
     def forget(self, experiment: str, key: str) -> None:
         """Delete the evaluation's records and runs; the evaluation itself stays, empty."""
@@ -160,11 +202,11 @@ class SqliteStore:
 
     def experiments(self) -> list[ExperimentInfo]:
         """Those last worked on come first."""
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, snapshot(connection):
             return read_experiments(connection, self._locks)
 
     def evaluations(self, experiment: str) -> list[EvaluationInfo]:
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, snapshot(connection):
             self._expect(connection, experiment)
             return read_evaluations(connection, experiment)
 
@@ -177,23 +219,70 @@ class SqliteStore:
         """In dataset order, a few in memory at a time."""
         return self._database.iterate(lambda connection: read_records(connection, evaluation, status))
 
-    def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]:
+    def observations(self, evaluation_id: int) -> Iterator[Observation]:
         """Scores of done records in dataset order, repeats of a sample together.
 
         Equal scores of different samples may be the same `Score` objects: read them, don't change them.
         """
         return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
 
-    def counts(self, evaluation_id: int) -> Counts:
+    async def counts(self, evaluation_id: int) -> Counts:
         """After everything that is queued."""
         self._writer.flush()
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, snapshot(connection):
             return read_tallied(connection, evaluation_id).counts
 
-    def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
+    async def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:
         """How long each sample worked when last done by the evaluation of this key, in any experiment."""
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_durations(connection, key, sample_ids, self._known_keys)
+
+    def record(self, record_id: int) -> Record:
+        with self._database.reading() as connection, snapshot(connection):
+            found = read_record(connection, record_id)
+        if found is None:
+            raise NotFound(
+                f"{self._database.place}: there is no record {record_id}; it may have been deleted"
+            )
+        return found
+
+    def record_of(self, evaluation: EvaluationInfo, sample_id: str, repeat: int = 0) -> Record:
+        with self._database.reading() as connection, self._known_lock, snapshot(connection):
+            found = find_record(connection, evaluation.id, sample_id, repeat, self._known_keys)
+        if found is None:
+            which = f" (repeat {repeat})" if repeat else ""
+            raise NotFound(
+                f"{self._database.place}: {evaluation.spec.name} in experiment {evaluation.spec.experiment!r}"
+                f" has no record of sample {sample_id!r}{which}"
+            )
+        return found
+
+    def page(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        with self._database.reading() as connection, snapshot(connection):
+            return read_page(connection, evaluation, query, after, limit)
+
+    def changes(
+        self,
+        evaluation: EvaluationInfo,
+        query: RecordQuery = ALL_RECORDS,
+        *,
+        since: str,
+        limit: int = 100,
+    ) -> Page:
+        with self._database.reading() as connection, snapshot(connection):
+            return read_changes(connection, evaluation, query, since, limit)
+
+    def live(self, experiment: str) -> list[LiveProgress]:
+        with self._database.reading() as connection, snapshot(connection):
+            self._expect(connection, experiment)
+            return read_progress(connection, experiment, now_s=self._clock.utc_now().timestamp())
 
     def trace(self, record_id: int) -> list[dict[str, Any]]:
         """The events of the attempt that is recorded, in order; empty where it left none."""
@@ -274,6 +363,15 @@ def _empty(connection: sqlite3.Connection, evaluation_id: int) -> list[str]:
     connection.execute("DELETE FROM record_keys WHERE evaluation_id = ?", (evaluation_id,))
     connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", room)
     connection.execute("DELETE FROM traces WHERE record_id BETWEEN ? AND ?", room)
+    # the last ticket stays: who holds one must not miss what comes
+    connection.execute(
+        "DELETE FROM rewrites WHERE ticket BETWEEN ?1 AND ?2 AND ticket <"
+        " (SELECT max(ticket) FROM rewrites WHERE ticket BETWEEN ?1 AND ?2)",
+        room,
+    )
+    connection.execute("DELETE FROM tallies WHERE evaluation_id = ?", (evaluation_id,))
+    connection.execute("UPDATE evaluations SET tallied = 1 WHERE id = ?", (evaluation_id,))
+    connection.execute("DELETE FROM progress WHERE evaluation_id = ?", (evaluation_id,))
     connection.execute("DELETE FROM runs WHERE evaluation_id = ?", (evaluation_id,))
     unused = connection.execute(
         "SELECT DISTINCT hash FROM artefacts WHERE record_id BETWEEN ?1 AND ?2 AND hash NOT IN"

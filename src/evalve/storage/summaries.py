@@ -6,12 +6,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from evalve.contracts import Counts, EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
+from evalve.contracts import EvaluationInfo, EvaluationSpec, ExperimentInfo, RunInfo
 from evalve.jsontext import from_json
+from evalve.storage.counting import read_tallied
 from evalve.storage.locks import Locks
-from evalve.storage.schema import record_range
+from evalve.storage.schema import LATEST_END, record_range
 
 
 def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[ExperimentInfo]:
@@ -37,11 +38,15 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
 
 
-def read_evaluations(connection: sqlite3.Connection, experiment: str) -> list[EvaluationInfo]:
+def read_evaluations(
+    connection: sqlite3.Connection, experiment: str, *, key: str | None = None
+) -> list[EvaluationInfo]:
+    """All of an experiment, or only that of the key."""
     rows = connection.execute(
         "SELECT v.id, v.key, v.name, v.columns, v.fingerprint, v.total, v.metrics FROM evaluations v"
-        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? ORDER BY v.id",
-        (experiment,),
+        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND (?2 IS NULL OR v.key = ?2)"
+        " ORDER BY v.id",
+        (experiment, key),
     ).fetchall()
     return [_evaluation(connection, experiment, row) for row in rows]
 
@@ -72,39 +77,6 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         left_out=counts.left_out,
         skipped=counts.counts.skipped,
         failures=counts.failures,
-    )
-
-
-class Tallied(NamedTuple):
-    """What the records of an evaluation come to."""
-
-    counts: Counts
-    failures: dict[str, int]
-    """By failure class."""
-    working_s: float
-    left_out: int
-    """Samples that count no more."""
-
-
-def read_tallied(connection: sqlite3.Connection, evaluation_id: int) -> Tallied:
-    rows = connection.execute(
-        "SELECT status, CASE status WHEN 'failed' THEN coalesce(failure_class, 'code') END,"
-        " sum(idx >= 0), total(working_s)"
-        " FROM records WHERE id BETWEEN ? AND ? GROUP BY 1, 2",
-        record_range(evaluation_id),
-    ).fetchall()
-    (left_out,) = connection.execute(
-        "SELECT count(DISTINCT sample_id) FROM records WHERE id BETWEEN ? AND ? AND idx < 0",
-        record_range(evaluation_id),
-    ).fetchone()
-    by_status: dict[str, int] = {}
-    for status, _, count, _ in rows:
-        by_status[status] = by_status.get(status, 0) + count
-    return Tallied(
-        Counts(by_status.get("done", 0), by_status.get("failed", 0), by_status.get("skipped", 0)),
-        {failure_class: count for _, failure_class, count, _ in rows if failure_class and count},
-        sum(working_s for _, _, _, working_s in rows),
-        left_out,
     )
 
 
@@ -144,17 +116,19 @@ def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInf
 
 def _span(connection: sqlite3.Connection, run: RunInfo) -> tuple[str, str | None, float]:
     """When a run started and ended, and how long it took; of a killed one, as its records tell."""
-    if run.ended_at is not None:
-        return run.started_at, run.ended_at, float(run.report.get("wall_s", 0.0))
-    (ended_at,) = connection.execute(
-        "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', max(julianday(started_at) + wall_s / 86400.0))"
-        " FROM records WHERE id BETWEEN ? AND ? AND run_id = ?",
-        (*record_range(run.evaluation_id), run.id),
-    ).fetchone()
+    if run.ended_at is not None and "wall_s" in run.report:
+        return run.started_at, run.ended_at, float(run.report["wall_s"])
+    ended_at = run.ended_at or read_latest_end(connection, run.evaluation_id, run.id)
     if ended_at is None:
         return run.started_at, None, 0.0
     lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(run.started_at)
     return run.started_at, ended_at, max(0.0, lasted.total_seconds())
+
+
+def read_latest_end(connection: sqlite3.Connection, evaluation_id: int, run_id: str) -> str | None:
+    """When the last record of a run ended that has not told its end, and no later run has begun."""
+    (ended_at,) = connection.execute(LATEST_END, (*record_range(evaluation_id), run_id)).fetchone()
+    return None if ended_at is None else str(ended_at)
 
 
 def _instants(evaluations: Sequence[EvaluationInfo]) -> list[str]:

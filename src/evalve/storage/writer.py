@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from evalve.contracts import CommitSink, Placed, RecordDraft
+from evalve.contracts import CommitSink, LiveProgress, Placed, RecordDraft
 from evalve.errors import StorageError
 from evalve.storage.database import Database
 from evalve.storage.inserts import Inserts, cleaned_draft
 from evalve.storage.keys import Keys
+from evalve.storage.live import write_progress
 
 _LOG = logging.getLogger(__name__)
 _AT_MOST = 500
@@ -36,6 +37,7 @@ class Writer(Protocol):
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
+    def tell_progress(self, progress: LiveProgress) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
@@ -51,6 +53,9 @@ class InlineWriter:
 
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         self._commits.reindex(_Reindex(evaluation_id, places))
+
+    def tell_progress(self, progress: LiveProgress) -> None:
+        self._commits.tell_progress(progress)
 
     def flush(self) -> None:
         """Nothing is ever waiting."""
@@ -79,6 +84,11 @@ class ThreadWriter:
         if self._pid != os.getpid():
             self._start()
         self._queue.put(_Reindex(evaluation_id, tuple(places)))
+
+    def tell_progress(self, progress: LiveProgress) -> None:
+        if self._pid != os.getpid():
+            self._start()
+        self._queue.put(progress)
 
     def flush(self) -> None:
         """Return when everything that was queued before is committed or has failed."""
@@ -124,7 +134,7 @@ class _Flush:
 
 
 _Addition = tuple[RecordDraft, CommitSink]
-_Order = _Addition | _Reindex | _Flush | None
+_Order = _Addition | _Reindex | LiveProgress | _Flush | None
 
 
 def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
@@ -142,6 +152,8 @@ def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
             commits.add(additions)
         if isinstance(order, _Reindex):
             commits.reindex(order)
+        elif isinstance(order, LiveProgress):
+            commits.tell_progress(order)
         elif isinstance(order, _Flush):
             order.reached.set()
         elif order is None:
@@ -152,6 +164,7 @@ class _Commits:
     """Transactions that never raise: those who wait for one are told of its failure."""
 
     def __init__(self, database: Database) -> None:
+        self._database = database
         self._place = database.place
         self._inserts = Inserts(database, Keys())
 
@@ -186,6 +199,13 @@ class _Commits:
             self._inserts.reindex(order.evaluation_id, order.places)
         except Exception as error:  # as above; only the order in which records are shown suffers
             _LOG.warning("%s: new places of samples are not stored: %s", self._place, error)
+
+    def tell_progress(self, progress: LiveProgress) -> None:
+        try:
+            with self._database.writing() as connection:
+                write_progress(connection, progress)
+        except Exception as error:  # as above; a second later it is told again
+            _LOG.debug("%s: the progress of a run is not stored: %s", self._place, error)
 
     def _explained(self, error: Exception) -> StorageError:
         if isinstance(error, StorageError):

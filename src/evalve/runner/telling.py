@@ -1,0 +1,53 @@
+"""Tells the store how far a run is, about once a second, so that other processes can follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evalve.contracts import LiveProgress, RunInfo, RunningStore, Tally
+from evalve.runner.attempted import utc_text
+
+EVERY_S = 1.0
+
+
+@contextmanager
+def telling_progress(store: RunningStore, run: RunInfo, tally: Tally) -> Iterator[None]:
+    """At once, and from then on as long as the block lasts. Telling only queues: it keeps nobody waiting."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def tell() -> None:
+        nonlocal timer
+        store.tell_progress(as_progress(run, tally))
+        timer = loop.call_later(EVERY_S, tell)
+
+    tell()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def as_progress(run: RunInfo, tally: Tally) -> LiveProgress:
+    return LiveProgress(
+        run_id=run.id,
+        evaluation_id=run.evaluation_id,
+        evaluation=tally.evaluation,
+        started_at=run.started_at,
+        updated_at=utc_text(time.time()),
+        total=tally.total,
+        before=tally.skipped,
+        done=tally.done,
+        failed=tally.failed,
+        skipped=tally.skipped_now,
+        in_flight=tally.in_flight,
+        limit=tally.limit,
+        waiting={reason: count for reason, count in tally.waiting.items() if count},
+        held_by=tally.held_by(),
+        spent=tally.spent(),
+        stopping=tally.stopping,
+    )
