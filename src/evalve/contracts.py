@@ -227,6 +227,8 @@ class LiveProgress:
     stopping: bool
     is_alive: bool = True
     """Whether its process lives; the run of one that was killed goes on when it is started again."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many failed, by failure class."""
 
 
 class CommitSink(Protocol):

@@ -17,6 +17,7 @@ from evalve.concurrency import SlidingWindow
 from evalve.contracts import SAMPLE, Store
 from evalve.errors import AgentError, AnswerError, ExperimentChanged, InfrastructureError
 from evalve.records import FailureClass
+from evalve.runner.telling import as_progress
 from evalve.storage import open_store
 from running import Notes, records, rows, run, runnable, statuses
 
@@ -253,6 +254,15 @@ def test_pytest_fail_is_a_failure_and_no_skip(store: Store) -> None:
 
     (record,) = records(store)
     assert (record.status, record.failure_class) == ("failed", "code")
+
+
+def test_live_progress_has_the_classes(store: Store) -> None:
+    progress = Notes()
+    outcome = run(runnable(raising(lambda: AgentError("no")), rows("a", "b")), store, progress)
+
+    live = as_progress(outcome.run, progress.tallies[0])
+
+    assert (live.failed, live.failures, live.skipped) == (2, {"agent": 2}, 0)
 
 
 def test_five_hundred_failures_are_counted_as_they_are_committed(store: Store) -> None:
