@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from evalve.contracts import EvaluationSpec, RecordDraft, RunInfo
 from evalve.jsontext import to_json
-from evalve.records import Sample
+from evalve.records import FailureClass, Sample, Status
 from evalve.storage import Store
 
 T = TypeVar("T")
@@ -38,13 +38,31 @@ def done(sample_id: str, *, repeat: int = 0, wall_s: float = 0.5, **said: Any) -
     return {"sample_id": sample_id, "repeat": repeat, "wall_s": wall_s, "scores": scores, **also}
 
 
-def failed(sample_id: str, kind: str = "ValueError", message: str = "no", **also: Any) -> dict[str, Any]:
+def failed(
+    sample_id: str,
+    kind: str = "ValueError",
+    message: str = "no",
+    failure_class: FailureClass = "code",
+    **also: Any,
+) -> dict[str, Any]:
     """A sample that broke."""
     traceback = (
         f'Traceback (most recent call last):\n  File "eval_x.py", line 3, in f\n    g()\n{kind}: {message}\n'
     )
-    failure = {"kind": kind, "message": message, "traceback": traceback}
+    failure = {
+        "kind": kind,
+        "message": message,
+        "traceback": traceback,
+        "failure_class": failure_class,
+    }
     return {"sample_id": sample_id, "repeat": 0, "wall_s": 0.5, "failure": failure, "scores": [], **also}
+
+
+def skipped(sample_id: str, reason: str = "no gpu", **also: Any) -> dict[str, Any]:
+    """A sample whose function called `pytest.skip`."""
+    failure = {"kind": "Skipped", "message": reason, "traceback": "", "failure_class": "code"}
+    said = {"status": "skipped", "failure": failure, "scores": []}
+    return {"sample_id": sample_id, "repeat": 0, "wall_s": 0.5, **said, **also}
 
 
 def record(
@@ -83,11 +101,12 @@ def record(
 def _draft(evaluation_id: int, run_id: str, index: int, sample: Mapping[str, Any]) -> RecordDraft:
     row = sample.get("row", {"question": f"question {index}"})
     failure = sample.get("failure")
+    status: Status = sample.get("status", "failed" if failure else "done")
     return RecordDraft(
         evaluation_id=evaluation_id,
         sample=Sample(sample["sample_id"], sample.get("index", index), {}, to_json(row)),
         repeat=sample["repeat"],
-        status="failed" if failure else "done",
+        status=status,
         scores_json=to_json(sample["scores"]),
         failure_json=to_json(failure) if failure else None,
         prompt_json=to_json(sample["prompt"]) if "prompt" in sample else None,
@@ -99,4 +118,5 @@ def _draft(evaluation_id: int, run_id: str, index: int, sample: Mapping[str, Any
         history_json=to_json(sample["history"]) if "history" in sample else None,
         run_id=run_id,
         calls_json=to_json(sample["calls"]) if "calls" in sample else None,
+        failure_class=failure["failure_class"] if failure and status == "failed" else None,
     )

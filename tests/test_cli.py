@@ -150,6 +150,12 @@ def test_nothing_recorded_yet_is_an_empty_list_but_a_wrong_storage_is_an_error(
         (["rename", "baseline", "candidate"], 1, "there is already an experiment 'candidate'"),
         (["show", "baseline", "--limit", "few"], 2, "needs a whole number, 0 or more; got 'few'\n"),
         (["show"], 2, "NAME|latest\n"),
+        (
+            ["show", "baseline", "--class", "provider", "--failed"],
+            2,
+            "samples that broke: leave out --failed\n",
+        ),
+        (["show", "baseline", "--class", "providers"], 2, "invalid choice: 'providers' (choose from"),
     ],
 )
 def test_mistakes_have_an_exit_code_and_one_line_that_helps(

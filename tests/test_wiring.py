@@ -15,11 +15,12 @@ import pytest
 import evalve
 from evalve import wiring
 from evalve.concurrency import Sequential
-from evalve.contracts import Store
+from evalve.contracts import EvaluationInfo, EvaluationSpec, RunInfo, Store
 from evalve.declare.foreach import MARK, ForEach, foreach
 from evalve.errors import ExperimentChanged, Interrupted, Locked, OptionError
 from evalve.options import Options
 from evalve.records import Score
+from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.wiring import settings, shared_store, storage_for
 
@@ -144,7 +145,7 @@ class TestDirectCalls:
         result = eval_broken()
 
         assert (result.done, result.failed, result.passed) == (0, 3, False)
-        assert result.problems == ["3 of 3 samples failed"]
+        assert result.problems == ["3 of 3 samples failed (code)"]
 
     def test_an_interrupted_run_says_how_to_go_on(self) -> None:
         @ForEach(concurrency=Sequential())("q", ROWS)
@@ -353,6 +354,17 @@ class TestStorage:
         sums_sync(experiment="y")
 
         assert [record.sample_id for record in first] == ["a", "b", "c"]
+
+
+def test_what_is_saved_is_told_with_failures_by_class_and_skips() -> None:
+    spec = EvaluationSpec("x", "eval_x.py::eval_a", "eval_a")
+    failures = {"provider": 2, "timeout": 1}
+    info = EvaluationInfo(1, spec, 100, 37, 3, None, None, 0.0, 0.0, skipped=4, failures=failures)
+    run = RunInfo("r", 1, "", None, "interrupted", {}, {}, None, {}, {})
+
+    told = wiring.done_in_words(Outcome(info, [], run, ran=44, interrupted=True))
+
+    assert told == "37 of 100 samples done, 3 failed (2 provider, 1 timeout), 4 skipped"
 
 
 def test_the_commit_of_a_folder_without_git_is_unknown(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from evalve.records import FAILURE_CLASSES
 from evalve.show.samples import LIMIT
 
 if TYPE_CHECKING:  # argparse has no public name for it, and at run time it takes no parameters
@@ -20,6 +21,7 @@ examples:
   evalve list                                experiments, newest first
   evalve show latest                         scores with their intervals, samples
   evalve show first --errors                 the samples that broke, with tracebacks
+  evalve show first --class provider         of those, only what the provider failed at
   evalve show first --failed                 the samples that were scored and are wrong
   evalve compare first second                paired difference, fixed and broken samples
   evalve export first -o first.jsonl         also .json, .csv, .parquet
@@ -81,6 +83,16 @@ def _add_reading(verbs: Verbs) -> None:
     )
     which.add_argument(
         "--failed", action="store_true", help="only samples that were scored and are wrong (false or 0)"
+    )
+    which.add_argument(
+        "--skipped", action="store_true", help="only samples whose function called pytest.skip, with reasons"
+    )
+    show.add_argument(
+        "--class",
+        dest="failure_class",
+        choices=FAILURE_CLASSES,
+        metavar="C",
+        help=f"only samples that broke so: {', '.join(FAILURE_CLASSES)}",
     )
     show.add_argument("--full", action="store_true", help="all samples, nothing shortened")
     show.add_argument("--limit", type=_count, metavar="N", help=f"at most N samples (default {LIMIT})")

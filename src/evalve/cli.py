@@ -23,7 +23,7 @@ from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
-from evalve.show.samples import LIMIT, Choice
+from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
 from evalve.storage import open_store
@@ -116,12 +116,21 @@ def _list(said: argparse.Namespace) -> int:
 
 
 def _show(said: argparse.Namespace) -> int:
-    choice = Choice("errors" if said.errors else "failed" if said.failed else "all", said.limit, said.full)
+    choice = Choice(_which(said), said.limit, said.full, said.failure_class)
     with _store(said, said.name) as store:
         if said.json:
             sys.stdout.writelines(show_json(store, said.name, evaluation=said.evaluation, choice=choice))
             return OK
         return _print(show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width()))
+
+
+def _which(said: argparse.Namespace) -> Which:
+    if said.failure_class is not None and (said.failed or said.skipped):
+        other = "--failed" if said.failed else "--skipped"
+        raise OptionError(f"--class is about samples that broke: leave out {other}")
+    if said.errors or said.failure_class is not None:
+        return "errors"
+    return "failed" if said.failed else "skipped" if said.skipped else "all"
 
 
 def _compare(said: argparse.Namespace) -> int:
@@ -156,7 +165,7 @@ def _rename(said: argparse.Namespace) -> int:
 def _delete(said: argparse.Namespace) -> int:
     with _store(said, said.name) as store:
         found = experiment_named(store, said.name)
-        what = f"{found.name} with its {plural(found.done + found.failed, 'record')}"
+        what = f"{found.name} with its {plural(found.done + found.failed + found.skipped, 'record')}"
         if not said.yes and not _agreed(f"delete {what}? [y/N] ", to="delete"):
             print("nothing was deleted", file=sys.stderr)
             return FAILED

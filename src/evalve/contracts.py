@@ -80,6 +80,8 @@ class ExperimentInfo:
     running: str | None
     """Who holds it now, in words, or `None`."""
     skipped: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many failed, by failure class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,8 @@ class LiveProgress:
     stopping: bool
     is_alive: bool = True
     """Whether its process lives; the run of one that was killed goes on when it is started again."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many failed, by failure class."""
 
 
 class CommitSink(Protocol):
@@ -343,6 +347,8 @@ class Tally:
     """Done in an earlier run."""
     done: int = 0
     failed: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """How many of this run failed, by failure class."""
     skipped_now: int = 0
     """Samples of this run whose function called `pytest.skip`."""
     in_flight: int = 0

@@ -146,7 +146,7 @@ def _size(store: Store, info: EvaluationInfo) -> tuple[int, int]:
     """How many samples an experiment's evaluation has, and how often each was repeated."""
     runs = store.runs(info.id)
     repeat = int(runs[-1].options.get("repeat") or 1) if runs else 1
-    return math.ceil((info.total or info.done + info.failed) / repeat), repeat
+    return math.ceil((info.total or info.done + info.failed + info.skipped) / repeat), repeat
 
 
 def _model_of(store: Store, info: EvaluationInfo) -> str | None:

@@ -27,7 +27,8 @@ from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.secrecy import Environment
-from evalve.show.pytest_summary import NO_ROWS, Told, failure_text, properties, summary_lines, warning_lines
+from evalve.show.overview import skip_reasons
+from evalve.show.pytest_summary import Told, failure_text, properties, skip_text, summary_lines, warning_lines
 
 
 class EvalveSession:
@@ -265,6 +266,7 @@ class EvalveSession:
             calls=outcome.run.report["calls"],
             storage=wiring.storage_to_name(self._settings, evaluation),
             rows_changed=outcome.run.report["rows_changed"],
+            skip_reasons=skip_reasons(store, outcome.info),
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))
@@ -274,8 +276,8 @@ class EvalveSession:
             raise KeyboardInterrupt
         if outcome.problems:
             pytest.fail(failure_text(told, outcome.info, store), pytrace=False)
-        if told.is_empty:
-            pytest.skip(f"{told.name}: {NO_ROWS}")  # as pytest does with an empty list of parameters
+        if told.is_empty or told.is_skipped:
+            pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
 
     def _within_budget(self, options: Options) -> Options:
         """A budget for the whole run is what the evaluations before have left of it."""

@@ -16,6 +16,21 @@ provider, the deadline, or what evalve and the machine lend."""
 FAILURE_CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 
 
+def classes_in_words(failures: Mapping[str, int]) -> str:
+    """`2 provider, 1 timeout`, the most frequent first; `provider` where all are of one class."""
+    # `list` first: the runner's thread may count while another one shows
+    counted = sorted(((-count, name) for name, count in list(failures.items()) if count))
+    if len(counted) == 1:
+        return counted[0][1]
+    return ", ".join(f"{-count} {name}" for count, name in counted)
+
+
+def failed_in_words(failed: int, failures: Mapping[str, int]) -> str:
+    """`3 failed (2 provider, 1 timeout)`."""
+    classes = classes_in_words(failures)
+    return f"{failed} failed ({classes})" if classes else f"{failed} failed"
+
+
 class Score:
     """A named value from an evaluator; `metadata` is the caller's to fill."""
 
@@ -156,3 +171,8 @@ class Record:
     @property
     def ok(self) -> bool:
         return self.status == "done"
+
+    @property
+    def failure_class(self) -> FailureClass | None:
+        """Whose the failure is; `None` where the sample is done or was skipped."""
+        return self.failure.failure_class if self.status == "failed" and self.failure else None

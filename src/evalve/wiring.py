@@ -25,6 +25,7 @@ from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import Interrupted, OptionError
 from evalve.options import Options, from_environment, from_mapping, merged
+from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
 from evalve.secrecy import Environment
@@ -147,11 +148,12 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
 
 
 def done_in_words(outcome: Outcome) -> str:
-    """`37 of 100 samples done, 2 failed`."""
+    """`37 of 100 samples done, 2 failed (provider), 1 skipped`."""
     info = outcome.info
     of = f" of {info.total}" if info.total is not None else ""
-    failed = f", {info.failed} failed" if info.failed else ""
-    return f"{info.done}{of} samples done{failed}"
+    failed = f", {failed_in_words(info.failed, info.failures)}" if info.failed else ""
+    skipped = f", {info.skipped} skipped" if info.skipped else ""
+    return f"{info.done}{of} samples done{failed}{skipped}"
 
 
 @cache

@@ -640,7 +640,9 @@ async def test_a_failure_is_counted_by_its_class_and_a_skip_apart(store: Store) 
     assert (info.done, info.failed, info.skipped) == (1, 3, 1)
     assert info.failures == {"provider": 2, "code": 1}
     assert await store.counts(evaluation_id) == (1, 3, 1)
-    assert [(one.done, one.failed, one.skipped) for one in store.experiments()] == [(1, 3, 1)]
+    (experiment,) = store.experiments()
+    assert (experiment.done, experiment.failed, experiment.skipped) == (1, 3, 1)
+    assert experiment.failures == {"provider": 2, "code": 1}
     assert [record.sample_id for record in store.records(info, status="skipped")] == ["s5"]
 
 
@@ -1119,6 +1121,7 @@ def a_progress(evaluation_id: int, **changes: Any) -> LiveProgress:
         held_by="input tokens 98%",
         spent="0.120 USD",
         stopping=False,
+        failures={"provider": 2, "timeout": 1},
     )
     return replace(progress, **changes)
 

@@ -193,9 +193,9 @@ def test_failures_are_tolerated_by_number_or_by_share_and_are_never_zeros(projec
     tolerant = project.pytest("--experiment", "x", "--allow-failures", "30%")
 
     assert ended.outcomes == {"passed": 2, "failed": 3}
-    assert "eval_more_than_two: 3 of 10 samples failed, and 2 may" in ended.out
-    assert "eval_more_than_a_fifth: 3 of 10 samples failed, and 20% may" in ended.out
-    assert "eval_none_may: 1 of 10 samples failed\n" in ended.out
+    assert "eval_more_than_two: 3 of 10 samples failed (code), and 2 may" in ended.out
+    assert "eval_more_than_a_fifth: 3 of 10 samples failed (code), and 20% may" in ended.out
+    assert "eval_none_may: 1 of 10 samples failed (code)\n" in ended.out
     scores = [line.partition(" [")[0] for line in ended.summary if line.startswith("  score")]
     assert scores == ["  score  accuracy 1.000"] * 5
     assert tolerant.outcomes == {"passed": 5}

@@ -54,8 +54,8 @@ def test_all_workers_write_one_experiment_and_the_summary_is_printed(project: Pr
     assert "eval_a  3/3 done" in lines
     assert "eval_b  2/2 done" in lines
     assert "eval_c  2/2 done" in lines
-    assert "eval_d  0/1 done, 1 failed" in lines
-    assert "not passed: 1 of 1 samples failed" in lines
+    assert "eval_d  0/1 done, 1 failed (code)" in lines
+    assert "not passed: 1 of 1 samples failed (code)" in lines
     assert ended.summary[-1] == f"see: evalve show {project.experiments()[0]}"
     cases = project.junit("junit.xml")
     assert sorted(cases) == ["eval_a", "eval_b", "eval_c", "eval_d"]

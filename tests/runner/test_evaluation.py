@@ -204,7 +204,7 @@ def test_what_one_sample_raises_is_its_failure_alone(
     assert statuses(store) == [("a", "done"), ("b", "failed"), ("c", "done")]
     assert b.failure is not None
     assert (b.failure.kind, b.failure.message, b.scores) == (kind, message, [])
-    assert outcome.problems == ["1 of 3 samples failed"]
+    assert outcome.problems == ["1 of 3 samples failed (code)"]
 
 
 def test_a_failures_traceback_begins_in_the_persons_code(store: Store) -> None:
@@ -659,7 +659,7 @@ def test_a_failure_of_a_row_that_is_gone_fails_nothing(store: Store) -> None:
     first = run(runnable(evaluate, rows("1", "two")), store)
     second = run(runnable(evaluate, rows("1", "2")), store)
 
-    assert first.problems == ["1 of 2 samples failed"]
+    assert first.problems == ["1 of 2 samples failed (code)"]
     assert second.problems == []
 
 

@@ -124,7 +124,9 @@ class TestAttempted:
 
         attempt.give_up()
 
-        assert attempt.failure == Failure("Interrupted", "the run was stopped before the next try")
+        assert attempt.failure == Failure(
+            "Interrupted", "the run was stopped before the next try", failure_class="infrastructure"
+        )
 
 
 def test_an_instant_is_written_in_utc_to_the_millisecond() -> None:

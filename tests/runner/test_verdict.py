@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -24,12 +24,17 @@ def _problems(
     *,
     done: int = 10,
     failed: int = 0,
+    skipped: int = 0,
+    failures: Mapping[str, int] | None = None,
     metrics: Sequence[MetricValue] = METRICS,
     require: Sequence[Threshold] = (),
     **options: Any,
 ) -> list[str]:
     spec = EvaluationSpec("exp", "eval_x.py::eval_x", "eval_x")
-    info = EvaluationInfo(1, spec, done + failed, done, failed, None, None, 0.0, 0.0)
+    total = done + failed + skipped
+    info = EvaluationInfo(
+        1, spec, total, done, failed, None, None, 0.0, 0.0, skipped=skipped, failures=failures or {}
+    )
     evaluation = Runnable(
         spec=spec,
         function=print,
@@ -48,6 +53,21 @@ def test_no_failures_and_no_gates_pass() -> None:
 
 def test_a_failure_is_a_problem() -> None:
     assert _problems(done=9, failed=1) == ["1 of 10 samples failed"]
+
+
+def test_a_problem_says_whose_the_failures_are() -> None:
+    classes = {"infrastructure": 1, "provider": 3, "timeout": 1}
+
+    assert _problems(done=35, failed=5, failures=classes, allow_failures=Tolerance(count=2)) == [
+        "5 of 40 samples failed (3 provider, 1 infrastructure, 1 timeout), and 2 may"
+    ]
+
+
+def test_skipped_samples_are_neither_failed_nor_a_part_of_the_whole() -> None:
+    assert _problems(done=1, skipped=98, failed=1, allow_failures=Tolerance(share=0.1)) == [
+        "1 of 2 samples failed, and 10% may"
+    ]
+    assert _problems(done=0, skipped=3) == []
 
 
 def test_failures_within_the_tolerance_pass() -> None:

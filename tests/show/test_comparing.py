@@ -11,7 +11,7 @@ from evalve.contracts import Store
 from evalve.errors import NotFound
 from evalve.show.comparing import compare_experiments, comparison_json, comparison_text
 from evalve.storage import open_store
-from recorded import done, failed, record
+from recorded import done, failed, record, skipped
 
 
 @pytest.fixture
@@ -44,9 +44,20 @@ def test_shared_samples_are_paired_and_what_changed_is_named(store: Store) -> No
         "    broken  y",
         "    differences smaller than 0.723 would likely be missed with so many pairs",
         "",
-        "  A: 1 of 7 samples failed; 0.50 s wall, 3.50 s working, speed-up ×7.0",
+        "  A: 1 of 7 samples failed (code); 0.50 s wall, 3.50 s working, speed-up ×7.0",
         "  B: 0 of 6 samples failed; 1.00 s wall, 3.00 s working, speed-up ×3.0",
     ]
+
+
+def test_what_failed_and_what_was_skipped_is_said_of_both_sides(store: Store) -> None:
+    both = [done("s0", exact_match=True), done("s1", exact_match=True)]
+    record(store, "a", *both, failed("s2", failure_class="provider"), failed("s3", failure_class="answer"))
+    record(store, "b", *both, skipped("s2"), failed("s3", failure_class="infrastructure"))
+
+    lines = text(store)
+
+    assert lines[-2].startswith("  A: 2 of 4 samples failed (1 answer, 1 provider); ")
+    assert lines[-1].startswith("  B: 1 of 3 samples failed (infrastructure), 1 skipped; ")
 
 
 def test_long_lists_of_changed_samples_are_cut_unless_all_are_asked_for(store: Store) -> None:

@@ -13,7 +13,7 @@ from evalve.errors import NotFound
 from evalve.show.experiment import list_text, show_json, show_text
 from evalve.show.samples import Choice
 from evalve.storage import open_store
-from recorded import done, failed, record
+from recorded import done, failed, record, skipped
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_scores_stand_with_their_intervals_and_failures_beside_them(store: Store
         "",
         "eval_math",
         "  status    complete",
-        "  samples   8/10 done (80%), 2 failed",
+        "  samples   8/10 done (80%), 2 failed (code)",
         "  time      2.50 s wall, 5.00 s working, speed-up ×2.0",
         "  failures  OSError 1, ValueError 1",
         "",
@@ -83,13 +83,110 @@ def test_errors_are_the_samples_that_broke_with_the_end_of_their_tracebacks(stor
     lines = shown(store, "first", Choice("errors"))
 
     assert lines[-5:] == [
-        "s1 · failed · 0.50 s · 1 try",
+        "s1 · failed: code · 0.50 s · 1 try",
         "  KeyError: 'x'",
         '  │   File "eval_x.py", line 3, in f',
         "  │     g()",
         "",
     ]
     assert not any(line.startswith("s0") for line in lines)
+
+
+def a_mixed_experiment(store: Store) -> None:
+    record(
+        store,
+        "first",
+        done("s0", exact_match=True),
+        failed("s1", "APIConnectionError", "refused", "provider"),
+        skipped("s2", "no gpu"),
+        failed("s3", "SampleTimeout", "too long", "timeout"),
+        failed("s4", "APIStatusError", "529", "provider"),
+        skipped("s5", "no gpu"),
+        skipped("s6", ""),
+        wall_s=3.5,
+    )
+
+
+def test_failures_are_shown_with_their_classes_and_skips_with_their_reasons(store: Store) -> None:
+    a_mixed_experiment(store)
+
+    assert shown(store, "first", Choice(limit=4))[3:] == [
+        "  status    complete",
+        "  samples   1/7 done (14.3%), 3 failed (2 provider, 1 timeout), 3 skipped",
+        "  time      3.50 s wall, 3.50 s working, speed-up ×1.0",
+        "  failures  APIConnectionError 1, APIStatusError 1, SampleTimeout 1",
+        "  skipped   no gpu 2, no reason given 1",
+        "",
+        "  evaluator    metric    value [95% interval]  n",
+        "  ───────────  ────────  ────────────────────  ─",
+        "  exact_match  accuracy  1.000 [0.21, 1.00]    1",
+        "  3 of 4 samples failed: not counted above; 0.25 if all wrong … 1.00 if all right",
+        "",
+        "sample  status            exact_match    time  tries  prompt or row",
+        "──────  ────────────────  ───────────  ──────  ─────  ──────────────────────────",
+        's0      done              True         0.50 s      1  {"question": "question 0"}',
+        's1      failed: provider  –            0.50 s      1  {"question": "question 1"}',
+        's2      skipped           –            0.50 s      1  {"question": "question 2"}',
+        's3      failed: timeout   –            0.50 s      1  {"question": "question 3"}',
+        "… and 3 more: --full shows all, --limit N the first N",
+        "--errors shows why samples failed",
+        "--skipped shows why samples were skipped",
+    ]
+
+
+def test_errors_of_one_class_can_be_asked_for(store: Store) -> None:
+    a_mixed_experiment(store)
+
+    lines = shown(store, "first", Choice("errors", failure_class="provider", limit=1))
+
+    assert [line for line in lines if " · failed" in line] == ["s1 · failed: provider · 0.50 s · 1 try"]
+    assert lines[-1] == "… and 1 more: --full shows all, --limit N the first N"
+    assert shown(store, "first", Choice("errors", failure_class="agent"))[-1] == (
+        "no sample failed of class agent"
+    )
+
+
+def test_skipped_are_the_samples_that_were_skipped_with_the_reason(store: Store) -> None:
+    a_mixed_experiment(store)
+
+    lines = shown(store, "first", Choice("skipped"))
+
+    assert lines[-9:] == [
+        "s2 · skipped · 0.50 s · 1 try",
+        "  no gpu",
+        "",
+        "s5 · skipped · 0.50 s · 1 try",
+        "  no gpu",
+        "",
+        "s6 · skipped · 0.50 s · 1 try",
+        "  no reason given",
+        "",
+    ]
+
+
+def test_json_counts_failures_by_class_and_skips_apart(store: Store) -> None:
+    a_mixed_experiment(store)
+
+    (evaluation,) = as_json(store, "first", Choice("errors", failure_class="timeout"))["evaluations"]
+
+    assert (evaluation["failed"], evaluation["skipped"], evaluation["done"]) == (3, 3, 1)
+    assert evaluation["failures"] == {"provider": 2, "timeout": 1}
+    assert evaluation["skip_reasons"] == {"no gpu": 2, "no reason given": 1}
+    assert [sample["sample_id"] for sample in evaluation["samples"]] == ["s3"]
+
+
+def test_the_list_counts_failures_by_class_and_skips_apart(store: Store) -> None:
+    a_mixed_experiment(store)
+    record(store, "second", done("s0", exact_match=True))
+
+    lines = list_text(store.experiments(), width=100)
+
+    assert [line.split()[:5] for line in lines[2:]] == [
+        ["second", "complete", "1/1", "0", "0"],
+        ["first", "complete", "1/7", "3", "3"],
+    ]
+    assert lines[0].endswith("failures")
+    assert (lines[2][-1], lines[3].endswith("2 provider, 1 timeout")) == ("–", True)
 
 
 def test_failed_are_the_samples_that_were_scored_and_are_wrong(store: Store) -> None:

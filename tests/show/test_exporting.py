@@ -14,7 +14,7 @@ from evalve.contracts import Store
 from evalve.errors import NotFound, OptionError, StorageError
 from evalve.show.exporting import export
 from evalve.storage import open_store
-from recorded import STARTED_AT, done, failed, record
+from recorded import STARTED_AT, done, failed, record, skipped
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def test_a_row_has_exactly_the_promised_keys(store: Store, tmp_path: Path) -> No
         ("status", "done"),
         ("scores", [{"name": "exact_match", "value": True, "metadata": {}}]),
         ("failure", None),
+        ("failure_class", None),
         ("prompt", "2 + 2?"),
         ("response", ["4"]),
         ("row", {"question": "question 0"}),
@@ -63,6 +64,29 @@ def test_a_failure_is_exported_with_its_traceback_and_without_scores(store: Stor
     assert (row["status"], row["scores"]) == ("failed", [])
     assert (row["failure"]["kind"], row["failure"]["message"]) == ("KeyError", "'x'")
     assert row["failure"]["traceback"].startswith("Traceback")
+
+
+def test_whose_a_failure_is_and_what_was_skipped_are_exported(store: Store, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    record(
+        store,
+        "first",
+        done("s0", x=1),
+        failed("s1", failure_class="provider"),
+        skipped("s2", "not in French"),
+    )
+
+    for name in ("x.jsonl", "x.csv", "x.parquet"):
+        export(store, "first", path=tmp_path / name)
+
+    classes = [("done", None), ("failed", "provider"), ("skipped", None)]
+    rows = lines_of(tmp_path / "x.jsonl")
+    assert [(row["status"], row["failure_class"]) for row in rows] == classes
+    assert rows[2]["failure"] == {"kind": "Skipped", "message": "not in French", "traceback": ""}
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert [(row["status"], row["failure_class"] or None) for row in csv.DictReader(file)] == classes
+    table = pyarrow.read_table(tmp_path / "x.parquet").to_pylist()
+    assert [(row["status"], row["failure_class"]) for row in table] == classes
 
 
 def test_json_is_one_list_of_the_same_rows(store: Store, tmp_path: Path) -> None:
@@ -94,6 +118,7 @@ def test_two_equal_runs_are_canonically_equal_byte_for_byte(store: Store, tmp_pa
     assert lines_of(tmp_path / "a.jsonl")[0] == {
         "evaluation": "eval_math",
         "failure": {"kind": "ValueError", "message": "no"},
+        "failure_class": "code",
         "index": 0,
         "prompt": None,
         "repeat": 0,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evalve.contracts import EvaluationSpec
-from evalve.show.pytest_summary import Told, show_command, summary_lines
+from evalve.show.pytest_summary import Told, properties, show_command, skip_text, summary_lines
 
 COMPLETE = Told(
     name="eval_a",
@@ -47,6 +47,49 @@ def test_nothing_is_called_complete_while_an_evaluation_ran_failed_broke_or_is_m
     assert NOTHING_LEFT not in lines(COMPLETE, broken)
     assert NOTHING_LEFT not in lines(COMPLETE, all_told=False)
     assert NOTHING_LEFT not in lines(COMPLETE, resume_command="pytest")
+
+
+def test_failures_are_told_by_class_and_skips_with_their_reasons() -> None:
+    reasons = {"no gpu": 2, "not in French": 1}
+    told = replace(
+        COMPLETE,
+        failed=3,
+        failures={"timeout": 1, "provider": 2},
+        skipped=4,
+        skip_reasons=reasons,
+        total=11,
+        ran=11,
+        problems=["too many failed"],
+    )
+
+    assert lines(told)[:3] == [
+        "eval_a  4/11 done, 3 failed (2 provider, 1 timeout), 4 skipped",
+        "  4 skipped: no gpu 2, not in French 1, …",
+        "  not passed: too many failed",
+    ]
+
+
+def test_an_evaluation_of_which_all_is_skipped_is_skipped_and_complete() -> None:
+    told = replace(COMPLETE, done=0, skipped=4, skip_reasons={"no gpu": 4})
+
+    assert (told.is_skipped, told.is_empty) == (True, False)
+    assert skip_text(told) == "eval_a: all 4 samples were skipped: no gpu"
+    assert lines(told)[0] == "eval_a  0/4 done, 4 skipped, 4 of them before"
+    assert NOTHING_LEFT in lines(told)
+    assert not replace(told, failed=1).is_skipped
+    assert not replace(told, interrupted=True).is_skipped
+
+
+def test_junit_properties_count_failures_by_class_and_skips() -> None:
+    told = replace(COMPLETE, failed=2, failures={"provider": 2}, skipped=1)
+
+    assert list(properties(told)) == [
+        ("evalve.experiment", "x"),
+        ("evalve.samples", 7),
+        ("evalve.failed", 2),
+        ("evalve.failed.provider", 2),
+        ("evalve.skipped", 1),
+    ]
 
 
 def test_an_evaluation_that_broke_off_is_listed_with_the_first_line_of_the_reason() -> None:

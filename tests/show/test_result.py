@@ -10,7 +10,7 @@ from evalve.contracts import Store
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 from evalve.summary import summarise
-from recorded import done, failed, record
+from recorded import done, failed, record, skipped
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_repr_is_readable(store: Store) -> None:
     assert repr(result_of(store, verdict=("1 sample failed",))).splitlines() == [
         "eval_math in experiment first",
         "  status    complete",
-        "  samples   1/2 done (50%), 1 failed",
+        "  samples   1/2 done (50%), 1 failed (code)",
         "  time      0.50 s wall, 1.00 s working, speed-up ×2.0",
         "  failures  ValueError 1",
         "",
@@ -77,11 +77,37 @@ def test_repr_is_readable(store: Store) -> None:
         "  1 of 2 samples failed: not counted above; 0.50 if all wrong … 1.00 if all right",
         "  not passed: 1 sample failed",
         "",
-        "sample  status  exact_match    time  tries  prompt or row",
-        "──────  ──────  ───────────  ──────  ─────  ──────────────────────────",
-        's0      done    True         0.50 s      1  {"question": "question 0"}',
-        's1      failed  –            0.50 s      1  {"question": "question 1"}',
+        "sample  status        exact_match    time  tries  prompt or row",
+        "──────  ────────────  ───────────  ──────  ─────  ──────────────────────────",
+        's0      done          True         0.50 s      1  {"question": "question 0"}',
+        's1      failed: code  –            0.50 s      1  {"question": "question 1"}',
     ]
+
+
+def test_failures_are_counted_by_class_and_skips_apart(store: Store) -> None:
+    record(
+        store,
+        "first",
+        done("s0", exact_match=True),
+        failed("s1", failure_class="provider"),
+        failed("s2", failure_class="provider"),
+        failed("s3", failure_class="timeout"),
+        skipped("s4", "no gpu"),
+    )
+
+    result = result_of(store)
+
+    assert result.failed_by_class == {"provider": 2, "timeout": 1}
+    assert (result.done, result.failed, result.skipped, len(result)) == (1, 3, 1, 5)
+    assert [(one.sample_id, one.failure_class) for one in result.failures] == [
+        ("s1", "provider"),
+        ("s2", "provider"),
+        ("s3", "timeout"),
+    ]
+    assert [(one.status, one.failure_class, one.ok) for one in result][4] == ("skipped", None, False)
+    assert "<td>skipped</td><td>no gpu</td>" in result._repr_html_()
+    assert "<td>failed: timeout</td>" in result._repr_html_()
+    assert "1/5 done (20%), 3 failed (2 provider, 1 timeout), 1 skipped" in result._repr_html_()
 
 
 def test_html_shows_markup_from_a_model_as_text(store: Store) -> None:

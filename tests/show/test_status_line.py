@@ -82,6 +82,17 @@ def test_what_an_earlier_run_did_counts_as_done() -> None:
     assert "500/1000 50%" in line(tally)
 
 
+def test_failures_are_told_by_class_and_skips_apart() -> None:
+    tally = a_tally(done=400)
+    tally.failures, tally.skipped_now = {"timeout": 1, "provider": 2}, 9
+
+    assert "412/1000 41%" in line(tally), "a skipped sample has ended, too"
+    assert "  3 failed (2 provider, 1 timeout)  9 skipped" in line(tally)
+    assert line(tally, width=80).endswith("10 in flight  3 failed  9 skipped"), "a narrow line has no classes"
+    assert "3 failed (2 provider, 1 timeout), 9 skipped, " in plain_line(tally, now_s=11.0, rate_per_s=1.0)
+    assert "3 failed (2 provider, 1 timeout), 9 skipped, took" in last_line(tally, now_s=11.0)
+
+
 def test_the_eta_counts_only_what_is_left() -> None:
     tally = a_tally(done=97)
     tally.skipped = 400

@@ -10,7 +10,7 @@ from typing import Any
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import EvalveError
 from evalve.records import Failure, Status, Try
-from evalve.runner.failing import failure_class_of, is_skip
+from evalve.runner.failing import failure_class_of, is_skip, skip_reason
 from evalve.runner.retries import Tried
 from evalve.runner.scoring import Scored, ScoreWriter, to_scored
 from evalve.runner.surroundings import AttemptSurroundings
@@ -82,7 +82,7 @@ class Attempted:
         self.scored, self.scores_json, self.error = None, "[]", error
         if is_skip(error):
             self.status, self.may_retry = "skipped", False
-            self.failure = Failure("Skipped", _message(error))
+            self.failure = Failure("Skipped", _message(skip_reason(error)))
             return
         self.status = "failed"
         ours = isinstance(error, EvalveError)
@@ -96,7 +96,9 @@ class Attempted:
         """The run stops before the next try: the last error stands, and a later run tries again."""
         self.status, self.scored, self.scores_json = "failed", None, "[]"
         if self.failure is None:
-            self.failure = Failure("Interrupted", "the run was stopped before the next try")
+            self.failure = Failure(
+                "Interrupted", "the run was stopped before the next try", failure_class="infrastructure"
+            )
 
     def note_try(self, run_id: str, *, asked_again: bool = False) -> None:
         """Keep the try that just ended."""

@@ -64,6 +64,8 @@ class Commits:
                     tally.done += 1
                 elif draft.status == "failed":
                     tally.failed += 1
+                    failure_class = draft.failure_class or "code"
+                    tally.failures[failure_class] = tally.failures.get(failure_class, 0) + 1
                 else:
                     tally.skipped_now += 1
             self.last_commit_s = self._loop.time()

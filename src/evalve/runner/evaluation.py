@@ -207,9 +207,11 @@ class _Journey:
         started_s, ended_s = self._samples.first_start_s, self._commits.last_commit_s
         return {
             "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
-            "ran": tally.done + tally.failed,
+            "ran": tally.done + tally.failed + tally.skipped_now,
             "skipped": self.plan.skipped,
             "failed": tally.failed,
+            "failures": dict(tally.failures),
+            "skipped_now": tally.skipped_now,
             "rows_changed": self.plan.rows_changed,
             "cpu_s": usage.cpu_s() - self._cpu_s,
             "peak_memory_bytes": usage.peak_memory_bytes(),
@@ -286,7 +288,7 @@ async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) 
         info=info,
         metrics=metrics,
         run=run,
-        ran=journey.tally.done + journey.tally.failed,
+        ran=run.report["ran"],
         interrupted=interrupted,
         stop_reason=journey.turns.stop_reason,
         problems=problems(info, metrics, evaluation),
@@ -310,8 +312,8 @@ async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Ca
     if asked.fresh or asked.accept_changes:
         return
     before = await store.evaluation(spec.experiment, spec.key)
-    if before is None or before.done == 0:
-        return
+    if before is None or before.done + before.skipped == 0:
+        return  # what failed runs again anyway
     if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
         tell(
             f"experiment {spec.experiment!r} was recorded by another version of evalve:"
@@ -321,7 +323,7 @@ async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Ca
     changes = list(_changes(before.spec.fingerprint, spec.fingerprint))
     if changes:
         raise ExperimentChanged(
-            f"{spec.name} has changed since the {before.done} samples of experiment "
+            f"{spec.name} has changed since the {before.done + before.skipped} samples of experiment "
             f"{spec.experiment!r} were recorded:\n\n" + "\n".join(changes) + "\n\n"
             "Use --fresh (fresh=True) to start the experiment over, --accept-changes (accept_changes=True) "
             "to go on with what is recorded, or another experiment's name."

@@ -118,6 +118,8 @@ class NetworkRetries:
 
 
 def is_network_error(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):  # of a TaskGroup, for one
+        return all(is_network_error(member) for member in error.exceptions)
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror | socket.herror):
         return True
     if isinstance(error, OSError) and error.errno in _NETWORK_ERRNOS:

@@ -50,4 +50,5 @@ def as_progress(run: RunInfo, tally: Tally) -> LiveProgress:
         held_by=tally.held_by(),
         spent=tally.spent(),
         stopping=tally.stopping,
+        failures=dict(tally.failures),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evalve.contracts import EvaluationInfo, Runnable
 from evalve.options import Threshold, Tolerance
+from evalve.records import classes_in_words
 from evalve.summary import find
 from evalve.tallies import MetricValue
 
@@ -16,11 +17,13 @@ def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: R
     """Each reason in words; none means that the evaluation passes."""
     asked = evaluation.options
     found = []
-    recorded = info.done + info.failed
+    ran = info.done + info.failed  # a skipped sample is neither right nor wrong, and stands for nothing
     tolerance = asked.allow_failures or NO_FAILURES
-    if not tolerance.allows(info.failed, recorded):
+    if not tolerance.allows(info.failed, ran):
         allowed = f", and {tolerance} may" if asked.allow_failures else ""
-        found.append(f"{info.failed} of {recorded} samples failed{allowed}")
+        classes = classes_in_words(info.failures)
+        whose = f" ({classes})" if classes else ""
+        found.append(f"{info.failed} of {ran} samples failed{whose}{allowed}")
     # the command line's gate of a name stands in for the decorator's
     asked_names = {threshold.name for threshold in asked.fail_under or ()}
     declared = [threshold for threshold in evaluation.require if threshold.name not in asked_names]

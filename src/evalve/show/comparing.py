@@ -10,6 +10,7 @@ from typing import Any
 from evalve.comparison import Comparison, compare, sample_values
 from evalve.contracts import EvaluationInfo, Store
 from evalve.errors import NotFound
+from evalve.records import classes_in_words
 from evalve.show import figures
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
 from evalve.show.overview import time_line
@@ -141,7 +142,9 @@ def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int |
     yield ""
     for letter, info in (("A", one.a), ("B", one.b)):
         failed = f"{info.failed} of {figures.plural(info.done + info.failed, 'sample')} failed"
-        yield f"  {letter}: {failed}; {time_line(info)}"
+        classes = f" ({classes_in_words(info.failures)})" if info.failed and info.failures else ""
+        skipped = f", {info.skipped} skipped" if info.skipped else ""
+        yield f"  {letter}: {failed}{classes}{skipped}; {time_line(info)}"
 
 
 def _differences_table(evaluators: Sequence[Comparison], width: int | None) -> list[str]:
@@ -232,6 +235,8 @@ def _side(info: EvaluationInfo) -> dict[str, Any]:
         "key": info.spec.key,
         "done": info.done,
         "failed": info.failed,
+        "failures": dict(info.failures),
+        "skipped": info.skipped,
         "total": info.total,
         "wall_s": info.wall_s,
         "working_s": info.working_s,

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from evalve.contracts import ExperimentInfo, RunInfo, Store
-from evalve.records import Record
+from evalve.records import Record, classes_in_words
 from evalve.show import figures
 from evalve.show.exporting import export_row
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
@@ -25,20 +25,26 @@ from evalve.show.overview import (
     time_line,
 )
 from evalve.show.samples import Choice, chosen, samples_text
-from evalve.show.tables import Column, table, visible
+from evalve.show.tables import Column, shortened, table, visible
 from evalve.tallies import MetricValue
+
+_REASONS_SHOWN = 5
+_REASON_WIDTH = 60
 
 
 def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> list[str]:
     if not experiments:
         return ["no experiments yet; `evalve init` writes a first evaluation"]
+    classes, skips = any(one.failures for one in experiments), any(one.skipped for one in experiments)
     columns = [
         Column("experiment"),
         Column("status"),
         Column("done", align="right"),
         Column("failed", align="right"),
+        *([Column("skipped", align="right")] if skips else []),
         Column("evaluations", align="right", optional=True),
         Column("last written", optional=True),
+        *([Column("failures", optional=True)] if classes else []),
     ]
     rows = [
         [
@@ -46,8 +52,10 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
             status_of_experiment(one),
             figures.out_of(one.done, one.total),
             str(one.failed),
+            *([str(one.skipped)] if skips else []),
             str(one.evaluations),
             figures.when(one.updated_at),
+            *([classes_in_words(one.failures) or "–"] if classes else []),
         ]
         for one in experiments
     ]
@@ -86,6 +94,15 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.failure_kinds:
         kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
         yield f"  failures  {kinds}"
+    if one.skip_reasons:
+        reasons = ", ".join(
+            f"{shortened(visible(reason), _REASON_WIDTH)} {count}"
+            for reason, count in islice(one.skip_reasons.items(), _REASONS_SHOWN)
+        )
+        more = len(one.skip_reasons) - _REASONS_SHOWN
+        yield f"  skipped   {reasons}" + (
+            f", … and {figures.plural(more, 'reason')} more" if more > 0 else ""
+        )
     if one.runs:
         yield from _decisions(one.runs[-1], full=full)
     if one.metrics:
@@ -159,7 +176,7 @@ def show_json(store: Store, name: str, *, evaluation: str | None, choice: Choice
     for place, one in enumerate(evaluations):
         yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one)))[:-1]
         yield ', "samples": ['
-        records = islice(chosen(store, one.info, choice.which), choice.limit)
+        records = islice(chosen(store, one.info, choice), choice.limit)
         for number, record in enumerate(records):
             yield ("," if number else "") + json.dumps(_sample(record, one))
         yield "]}"
@@ -175,6 +192,8 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "total": info.total,
         "done": info.done,
         "failed": info.failed,
+        "failures": dict(info.failures),
+        "skipped": info.skipped,
         "left_out": info.left_out,
         "started_at": info.first_started_at,
         "ended_at": info.last_ended_at,
@@ -183,6 +202,7 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "speed_up": one.speed_up,
         "metrics": [_metric(metric, one) for metric in one.metrics],
         "failure_kinds": dict(one.failure_kinds),
+        "skip_reasons": dict(one.skip_reasons),
         "runs": [_run(run) for run in one.runs],
     }
 

@@ -30,6 +30,7 @@ KEYS = (
     "status",
     "scores",
     "failure",
+    "failure_class",
     "prompt",
     "response",
     "row",
@@ -99,6 +100,7 @@ def export_row(record: Record, label: str) -> Row:
         ],
         "failure": failure
         and {"kind": failure.kind, "message": failure.message, "traceback": failure.traceback},
+        "failure_class": record.failure_class,
         "prompt": record.prompt,
         "response": record.response,
         "row": record.row,

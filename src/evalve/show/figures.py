@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from evalve.records import failed_in_words
+
 
 def value(number: float | int | None) -> str:
     """Three decimals near one, fewer above; whole numbers stay whole, nothing is a dash."""
@@ -66,6 +68,12 @@ def percent(part: int, whole: int | None) -> str:
 
 def out_of(part: int, whole: int | None) -> str:
     return f"{part}/{'?' if whole is None else whole}"
+
+
+def failed_and_skipped(failed: int, failures: Mapping[str, int], skipped: int) -> list[str]:
+    """`3 failed (2 provider, 1 timeout)` and `1 skipped`, where there are any."""
+    parts = [failed_in_words(failed, failures)] if failed else []
+    return [*parts, f"{skipped} skipped"] if skipped else parts
 
 
 def left_out(count: int) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from evalve.records import Record
 from evalve.show import figures
-from evalve.show.overview import Overview, metric_text, samples_line, time_line
-from evalve.show.samples import asked, scores_text
+from evalve.show.overview import Overview, metric_text, samples_line, skip_reason, time_line
+from evalve.show.samples import asked, scores_text, status_text
 from evalve.show.tables import shortened, visible
 
 _WIDTH = 100
@@ -31,11 +31,14 @@ def overview_html(one: Overview, *, verdict: Sequence[str], records: Iterable[Re
 
 
 def _cells(record: Record) -> list[str]:
-    outcome = scores_text(record) if record.ok else str(record.failure or "")
+    if record.status == "skipped":
+        outcome = skip_reason(record)
+    else:
+        outcome = scores_text(record) if record.ok else str(record.failure or "")
     time = figures.duration(record.wall_s)
     return [
         record.sample_id,
-        record.status,
+        status_text(record),
         shortened(outcome, _WIDTH),
         time,
         shortened(asked(record), _WIDTH),

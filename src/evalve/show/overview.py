@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, ExperimentInfo, RunInfo, Store
+from evalve.records import Record
 from evalve.show import figures
 from evalve.show.finding import Labelled
 from evalve.summary import summarise
@@ -27,6 +28,7 @@ class Overview:
     status: str
     metrics: Sequence[MetricValue]
     failure_kinds: Mapping[str, int]
+    skip_reasons: Mapping[str, int]
     runs: Sequence[RunInfo]
 
     @property
@@ -42,6 +44,7 @@ def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overvie
         status=status_of(one.info, runs, experiment.running),
         metrics=summarise(partial(store.observations, one.info.id), stored=one.info.metrics),
         failure_kinds=failure_kinds(store, one.info),
+        skip_reasons=skip_reasons(store, one.info),
         runs=runs,
     )
 
@@ -51,7 +54,7 @@ def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None
     last = runs[-1].status if runs else "complete"
     if last == "running" and running is not None:
         return f"running by {running}"
-    if info.total is not None and info.done + info.failed >= info.total:
+    if info.total is not None and info.done + info.failed + info.skipped >= info.total:
         return "complete"
     return "partial" if last == "complete" else "interrupted"
 
@@ -59,7 +62,7 @@ def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None
 def status_of_experiment(experiment: ExperimentInfo) -> str:
     if experiment.running is not None:
         return "running"
-    counted = experiment.done + experiment.failed
+    counted = experiment.done + experiment.failed + experiment.skipped
     return "complete" if experiment.total is not None and counted >= experiment.total else "partial"
 
 
@@ -71,7 +74,22 @@ def failure_kinds(store: Store, info: EvaluationInfo) -> dict[str, int]:
         record.failure.kind if record.failure else "unknown"
         for record in store.records(info, status="failed")
     )
-    return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+    return _most_frequent_first(kinds)
+
+
+def skip_reasons(store: Store, info: EvaluationInfo) -> dict[str, int]:
+    """How many samples were skipped for what, the most frequent first."""
+    if not info.skipped:
+        return {}
+    return _most_frequent_first(Counter(map(skip_reason, store.records(info, status="skipped"))))
+
+
+def skip_reason(record: Record) -> str:
+    return (record.failure.message if record.failure else "") or "no reason given"
+
+
+def _most_frequent_first(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def speed_up(info: EvaluationInfo) -> float | None:
@@ -104,11 +122,8 @@ def metric_text(metric: MetricValue) -> str:
 def samples_line(info: EvaluationInfo) -> str:
     share = figures.percent(info.done, info.total)
     done = f"{figures.out_of(info.done, info.total)} done"
-    return ", ".join(
-        part
-        for part in (f"{done} ({share})" if share else done, f"{info.failed} failed" if info.failed else "")
-        if part
-    )
+    rest = figures.failed_and_skipped(info.failed, info.failures, info.skipped)
+    return ", ".join([f"{done} ({share})" if share else done, *rest])
 
 
 def time_line(info: EvaluationInfo) -> str:

@@ -17,6 +17,7 @@ from evalve.tallies import MetricValue
 
 NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
+_REASONS_SHOWN = 3
 
 Warned = tuple[str, str, int]
 """The kind of a warning, the first one's text, and how many there were."""
@@ -49,6 +50,12 @@ class Told:
     """Whether it broke off, for example because its dataset did."""
     left_out: int = 0
     """Recorded samples that are no longer in the dataset."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """How many failed, by failure class."""
+    skipped: int = 0
+    """Samples whose function called `pytest.skip`."""
+    skip_reasons: dict[str, int] = field(default_factory=dict)
+    """How many were skipped for what; the most frequent reasons only."""
     rows_changed: int = 0
     """Rows with another content than what was recorded under their ids."""
 
@@ -65,6 +72,7 @@ class Told:
         calls: Mapping[str, float] | None = None,
         storage: str | None = None,
         rows_changed: int = 0,
+        skip_reasons: Mapping[str, int] | None = None,
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -83,6 +91,9 @@ class Told:
             calls=dict(calls or {}),
             storage=storage,
             left_out=info.left_out,
+            failures=dict(info.failures),
+            skipped=info.skipped,
+            skip_reasons=dict(islice((skip_reasons or {}).items(), _REASONS_SHOWN)),
             rows_changed=rows_changed,
         )
 
@@ -103,17 +114,28 @@ class Told:
             problems=[shortened(reason.partition("\n")[0].rstrip(":"), 300)],
             interrupted=False,
             broken=True,
+            failures=dict(info.failures) if info else {},
+            skipped=info.skipped if info else 0,
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether it ended without a single sample."""
-        return not (self.done or self.failed or self.interrupted or self.stop_reason or self.broken)
+        return not (self.skipped or self._has_more_than_skips)
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it ended, and every sample was skipped."""
+        return bool(self.skipped) and not self._has_more_than_skips
+
+    @property
+    def _has_more_than_skips(self) -> bool:
+        return bool(self.done or self.failed or self.interrupted or self.stop_reason or self.broken)
 
     @property
     def was_complete(self) -> bool:
         """Whether everything was done before."""
-        return self.ran == 0 and self.done > 0 and not self.failed and not self.broken
+        return self.ran == 0 and self.done + self.skipped > 0 and not self.failed and not self.broken
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -122,8 +144,11 @@ class Told:
 def properties(told: Told) -> Iterator[tuple[str, object]]:
     """JUnit properties of an evaluation's item."""
     yield "evalve.experiment", told.experiment
-    yield "evalve.samples", told.done + told.failed
+    yield "evalve.samples", told.done + told.failed + told.skipped
     yield "evalve.failed", told.failed
+    for failure_class, count in told.failures.items():
+        yield f"evalve.failed.{failure_class}", count
+    yield "evalve.skipped", told.skipped
     for metric in told.metrics:
         name = f"{metric['evaluator']}.{metric['metric']}"
         if metric["value"] is not None:
@@ -139,7 +164,8 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
     if told.failed:
         for record in islice(store.records(info, status="failed"), _FAILURES_SHOWN):
             reason = visible(str(record.failure))
-            lines.append(f"  sample {visible(record.sample_id)}: {shortened(reason, 300)}")
+            whose = f" ({record.failure_class})" if record.failure_class else ""
+            lines.append(f"  sample {visible(record.sample_id)}{whose}: {shortened(reason, 300)}")
         if told.failed > _FAILURES_SHOWN:
             lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
         lines += _see(told.experiment, [told.storage], "--errors")
@@ -174,6 +200,8 @@ def summary_lines(
             yield f"  stopped: {visible(one.stop_reason)}"
         if one.is_empty:
             yield f"  {NO_ROWS}"
+        if one.skipped:
+            yield f"  {_skipped(one)}"
         for problem in one.problems if not one.interrupted else ():
             yield f"  not passed: {visible(problem)}"
     if resume_command is not None:
@@ -197,6 +225,22 @@ def show_command(experiment: str, storage: str | None, *options: str) -> str:
     return shlex.join(["evalve", "show", *named])
 
 
+def skip_text(told: Told) -> str:
+    """Why pytest reports an evaluation as skipped."""
+    if told.is_empty:
+        return f"{told.name}: {NO_ROWS}"
+    every = "the only sample was" if told.skipped == 1 else f"all {told.skipped} samples were"
+    reasons = ", ".join(told.skip_reasons)
+    return visible(f"{told.name}: {every} skipped: {shortened(reasons, 300)}")
+
+
+def _skipped(one: Told) -> str:
+    """`3 skipped: no gpu 2, no network 1`."""
+    reasons = ", ".join(f"{shortened(reason, 100)} {count}" for reason, count in one.skip_reasons.items())
+    more = ", …" if sum(one.skip_reasons.values()) < one.skipped else ""
+    return visible(f"{one.skipped} skipped: {reasons}{more}" if reasons else f"{one.skipped} skipped")
+
+
 def warning_lines(warned: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Each kind once, whichever processes it came from."""
     first: dict[str, str] = {}
@@ -210,11 +254,10 @@ def warning_lines(warned: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 
 def _counts(one: Told) -> str:
-    """`40/40 done, 2 failed, 1.2 s (×8.1)`."""
+    """`37/40 done, 2 failed (provider), 1 skipped, 1.2 s (×8.1)`."""
     parts = [f"{figures.out_of(one.done, one.total)} done"]
-    if one.failed:
-        parts.append(f"{one.failed} failed")
-    before = one.done + one.failed - one.ran
+    parts += figures.failed_and_skipped(one.failed, one.failures, one.skipped)
+    before = one.done + one.failed + one.skipped - one.ran
     if before > 0 and not one.broken:
         parts.append(f"{before} of them before")
     if one.wall_s > 0:

@@ -13,7 +13,7 @@ from evalve.show.experiment import overview_text
 from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
 from evalve.show.figures import text_of
 from evalve.show.html import overview_html
-from evalve.show.overview import Overview, failure_kinds, status_of
+from evalve.show.overview import Overview, failure_kinds, skip_reasons, status_of
 from evalve.show.samples import Choice, samples_text
 from evalve.show.tables import visible
 from evalve.summary import as_table
@@ -58,6 +58,16 @@ class EvaluationResult:
         return self._info.failed
 
     @property
+    def failed_by_class(self) -> dict[str, int]:
+        """How many failed, by failure class: `{"provider": 2, "timeout": 1}`."""
+        return dict(self._info.failures)
+
+    @property
+    def skipped(self) -> int:
+        """Samples whose function called `pytest.skip`: neither done nor failed."""
+        return self._info.skipped
+
+    @property
     def passed(self) -> bool:
         return not self.problems
 
@@ -70,7 +80,7 @@ class EvaluationResult:
         return self._store.records(self._info)
 
     def __len__(self) -> int:
-        return self.done + self.failed
+        return self.done + self.failed + self.skipped
 
     def __bool__(self) -> bool:
         """A result is there although it has no records."""
@@ -102,6 +112,7 @@ class EvaluationResult:
             status=status_of(self._info, (), None),
             metrics=self.metrics,
             failure_kinds=failure_kinds(self._store, self._info),
+            skip_reasons=skip_reasons(self._store, self._info),
             runs=(),
         )
 

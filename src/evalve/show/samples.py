@@ -9,20 +9,23 @@ from typing import Literal
 
 from evalve.contracts import EvaluationInfo, Store
 from evalve.metrics import as_number
-from evalve.records import Failure, Record, Score
+from evalve.records import Failure, FailureClass, Record, Score, Status
 from evalve.show import figures
+from evalve.show.overview import skip_reason
 from evalve.show.tables import Column, block, table, visible, width_of
 
-Which = Literal["all", "errors", "failed"]
-"""all; errors: samples that broke; failed: samples that were scored and are wrong."""
+Which = Literal["all", "errors", "failed", "skipped"]
+"""all; errors: samples that broke; failed: samples that were scored and are wrong; skipped: neither."""
 
 LIMIT = 20
 _TRACEBACK_LINES = 8
 _SCORE_CELLS = 24
+_STATUS: dict[Which, Status] = {"errors": "failed", "skipped": "skipped"}
 _NONE: dict[Which, str] = {
     "all": "no samples yet",
     "errors": "no sample failed",
     "failed": "no wrong answers",
+    "skipped": "no sample was skipped",
 }
 
 
@@ -33,6 +36,8 @@ class Choice:
     which: Which = "all"
     limit: int | None = None
     full: bool = False
+    failure_class: FailureClass | None = None
+    """Only failures of this class, where errors are chosen."""
 
     @property
     def at_most(self) -> int | None:
@@ -42,10 +47,13 @@ class Choice:
         return None if self.full else LIMIT
 
 
-def chosen(store: Store, info: EvaluationInfo, which: Which) -> Iterator[Record]:
+def chosen(store: Store, info: EvaluationInfo, choice: Choice) -> Iterator[Record]:
     """The evaluation's records in dataset order, read as they are asked for."""
-    records = store.records(info, status="failed" if which == "errors" else None)
-    return (record for record in records if is_wrong(record)) if which == "failed" else records
+    records = store.records(info, status=_STATUS.get(choice.which))
+    if choice.which == "failed":
+        return filter(is_wrong, records)
+    wanted = choice.failure_class
+    return records if wanted is None else (record for record in records if record.failure_class == wanted)
 
 
 def is_wrong(record: Record) -> bool:
@@ -61,27 +69,37 @@ def samples_text(
     if choice.full:
         for record in shown:
             yield from _in_full(record)
-    elif choice.which == "errors":
+    elif choice.which in ("errors", "skipped"):
         for record in shown:
             yield from _error(record)
     elif shown:
         yield from _table(shown, choice.which, width)
     if not shown and not left_out:
-        yield _NONE[choice.which]
+        whose = f" of class {choice.failure_class}" if choice.failure_class else ""
+        yield f"{_NONE[choice.which]}{whose}"
     if left_out:
         yield f"… and {left_out} more" + (": --full shows all, --limit N the first N" if hints else "")
     if hints and choice.which == "all" and not choice.full and info.failed:
         yield "--errors shows why samples failed"
+    if hints and choice.which == "all" and not choice.full and info.skipped:
+        yield "--skipped shows why samples were skipped"
 
 
 def _first(store: Store, info: EvaluationInfo, choice: Choice) -> tuple[list[Record], int]:
     """The first samples, and how many more there are: counted for wrong answers, otherwise known."""
-    records = chosen(store, info, choice.which)
+    records = chosen(store, info, choice)
     shown = list(islice(records, choice.at_most))
     if choice.which == "failed":
         return shown, sum(1 for _ in records)
-    known = info.failed if choice.which == "errors" else info.done + info.failed
-    return shown, max(0, known - len(shown))
+    return shown, max(0, _known(info, choice) - len(shown))
+
+
+def _known(info: EvaluationInfo, choice: Choice) -> int:
+    if choice.failure_class is not None:
+        return info.failures.get(choice.failure_class, 0)
+    if choice.which == "errors":
+        return info.failed
+    return info.skipped if choice.which == "skipped" else info.done + info.failed + info.skipped
 
 
 def _table(records: Sequence[Record], which: Which, width: int | None) -> list[str]:
@@ -102,7 +120,7 @@ def _table(records: Sequence[Record], which: Which, width: int | None) -> list[s
         [
             record.sample_id,
             *([str(record.repeat)] if repeats else []),
-            *([] if answers else [record.status]),
+            *([] if answers else [status_text(record)]),
             *_score_cells(record, names),
             figures.duration(record.wall_s),
             *([] if answers else [str(record.tries)]),
@@ -136,6 +154,11 @@ def scores_text(record: Record) -> str:
     return ", ".join(f"{score.name} {figures.score_text(score.value)}" for score in record.scores)
 
 
+def status_text(record: Record) -> str:
+    """`done`, `skipped` or `failed: provider`."""
+    return f"failed: {record.failure_class}" if record.failure_class else record.status
+
+
 def asked(record: Record) -> str:
     """What the sample was about: its prompt, else its row."""
     return figures.text_of(record.prompt if record.prompt is not None else record.row)
@@ -145,7 +168,7 @@ def _title(record: Record) -> str:
     parts = [
         visible(record.sample_id),
         *([f"repeat {record.repeat}"] if record.repeat else []),
-        record.status,
+        status_text(record),
         figures.duration(record.wall_s),
         "1 try" if record.tries == 1 else f"{record.tries} tries",
     ]
@@ -155,7 +178,7 @@ def _title(record: Record) -> str:
 def _error(record: Record) -> Iterator[str]:
     yield _title(record)
     failure = record.failure or Failure("unknown", "no failure was stored")
-    yield from block(str(failure), indent="  ")
+    yield from block(skip_reason(record) if record.status == "skipped" else str(failure), indent="  ")
     tail = _last_frames(failure.traceback)
     # a traceback's last line is the message again
     if tail and failure.message and tail[-1].endswith(failure.message.split("\n")[-1]):
@@ -178,7 +201,7 @@ def _in_full(record: Record) -> Iterator[str]:
     for score in record.scores:
         yield f"  {visible(score.name)}: {visible(figures.score_text(score.value))}{_metadata(score)}"
     if record.failure is not None:
-        yield from block(record.failure.traceback.rstrip() or str(record.failure), indent="  ")
+        yield from block(_why(record, record.failure), indent="  ")
     for name, content in (("prompt", record.prompt), ("response", record.response), ("row", record.row)):
         if content is not None:
             yield f"  {name}:"
@@ -187,6 +210,12 @@ def _in_full(record: Record) -> Iterator[str]:
         outcome = visible(one.error) if one.error else "done"
         yield f"  try {number}: {one.started_at}, {figures.duration(one.wall_s)}, {outcome}"
     yield ""
+
+
+def _why(record: Record, failure: Failure) -> str:
+    if record.status == "skipped":
+        return skip_reason(record)
+    return failure.traceback.rstrip() or str(failure)
 
 
 def _metadata(score: Score) -> str:

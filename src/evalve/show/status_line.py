@@ -8,9 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from evalve.contracts import WAITS_FOR_LIMITS, Tally
+from evalve.records import failed_in_words
+from evalve.show.figures import failed_and_skipped
 
 NARROWEST_NAME = 8
 BAR_WIDTHS = (20, 10, 5)
+ROOM_FOR_CLASSES = 100
+"""In a narrower line the classes of failures would stand where the rate and those in flight do."""
 PACE_WINDOW_S = 10.0
 PACE_COMPLETIONS = 10
 
@@ -87,7 +91,7 @@ def status_line(
         _Part(2, 0, (counts,)),
         *_bar_part(tally, style),
         *(_stopping_parts(tally) if tally.stopping else _moving_parts(tally, now_s, rate_per_s)),
-        *_trouble_parts(tally, style),
+        *_trouble_parts(tally, style, with_classes=width >= ROOM_FOR_CLASSES),
     ]
     if usage is not None:
         cpu, memory = f"cpu {usage.cpu_percent:.0f}%", f"{usage.memory_bytes / 1e6:.0f}"
@@ -100,8 +104,7 @@ def plain_line(tally: Tally, *, now_s: float, rate_per_s: float | None) -> str:
     parts = [_counts(tally, percent="({:.0f}%)")]
     if rate_per_s is not None:
         parts.append(_rate(rate_per_s))
-    if tally.failed:
-        parts.append(f"{tally.failed} failed")
+    parts += failed_and_skipped(tally.failed, tally.failures, tally.skipped_now)
     parts.append(f"{tally.in_flight} in flight")
     if waiting := _waiting(tally):
         parts.append(f"waiting: {waiting}")
@@ -123,15 +126,14 @@ def last_line(tally: Tally, *, now_s: float) -> str:
     parts = [_counts(tally, percent="({:.0f}%)")]
     if ended_now(tally) and elapsed_s > 0:
         parts.append(_rate(ended_now(tally) / elapsed_s))
-    if tally.failed:
-        parts.append(f"{tally.failed} failed")
+    parts += failed_and_skipped(tally.failed, tally.failures, tally.skipped_now)
     parts.append(f"{'stopped after' if tally.stopping else 'took'} {duration(elapsed_s)}")
     return f"evalve {_legible(tally.evaluation, Style())}: {', '.join(parts)}"
 
 
 def ended_now(tally: Tally) -> int:
-    """Attempts that this run brought to an end: done and failed are counted apart."""
-    return tally.done + tally.failed
+    """Attempts that this run brought to an end: done, failed and skipped are counted apart."""
+    return tally.done + tally.failed + tally.skipped_now
 
 
 def fraction(tally: Tally) -> float | None:
@@ -224,10 +226,13 @@ def _stopping_parts(tally: Tally) -> list[_Part]:
     return [_Part(3, 1, (full, brief, "stopping"), YELLOW)]
 
 
-def _trouble_parts(tally: Tally, style: Style) -> list[_Part]:
+def _trouble_parts(tally: Tally, style: Style, *, with_classes: bool) -> list[_Part]:
     parts = []
     if tally.failed:
-        parts.append(_Part(6, 1, (f"{tally.failed} failed",), RED))
+        by_class = failed_in_words(tally.failed, tally.failures if with_classes else {})
+        parts.append(_Part(6, 1, (by_class, f"{tally.failed} failed"), RED))
+    if tally.skipped_now:
+        parts.append(_Part(6, 5, (f"{tally.skipped_now} skipped",)))
     if waiting := _waiting(tally):
         parts.append(_Part(7, 3, (f"waiting: {_legible(waiting, style)}",), YELLOW))
     if spent := tally.spent():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,7 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 done=sum(evaluation.done for evaluation in evaluations),
                 failed=sum(evaluation.failed for evaluation in evaluations),
                 skipped=sum(evaluation.skipped for evaluation in evaluations),
+                failures=_added(evaluation.failures for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
             )
@@ -137,6 +139,13 @@ def _instants(evaluations: Sequence[EvaluationInfo]) -> list[str]:
         for instant in (evaluation.first_started_at, evaluation.last_ended_at)
         if instant is not None
     ]
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    added: Counter[str] = Counter()
+    for some in counts:
+        added.update(some)
+    return dict(added)
 
 
 def _sum_if_known(totals: Sequence[int | None]) -> int | None:

@@ -21,10 +21,11 @@ from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
 from evalve.gate.limiter import Limiter
 from evalve.gate.messages import Limits as KnownLimits
-from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply
+from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply, Withheld
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
 from evalve.gate.state import MemoryState
+from evalve.runner.failing import failure_class_of
 from evalve.simulator import Answer, Behaviour, Faults, Latency, Limits, OutputLength, Simulator, ToolCall
 from loopback import PassThrough, refusing_port
 
@@ -206,6 +207,29 @@ def test_a_refused_connection_is_a_status_error_for_sync_sdks_too() -> None:
         with pytest.raises(openai.APIStatusError, match="evalve got no answer"):
             other.chat.completions.create(model="m", messages=ASK, stream=True)
     assert len(gate.requests) == 2
+
+
+class Withholding(PassThrough):
+    """A gate that may not send what it is given."""
+
+    async def exchange(self, request: Request, sender: Sender) -> Reply:
+        raise Withheld("the answer is not in the cache, and --cache read asks nobody")
+
+
+async def test_whose_a_failure_is_can_be_told_of_what_sdks_raise() -> None:
+    url = f"http://127.0.0.1:{refusing_port()}"
+
+    async def raised(gate: PassThrough) -> set[str]:
+        async with async_anthropic(url, gate) as one, async_openai(url, gate) as other:
+            with pytest.raises(anthropic.APIStatusError) as first:
+                await one.messages.create(model="m", max_tokens=50, messages=ASK)
+            with pytest.raises(openai.APIStatusError) as second:
+                await other.chat.completions.create(model="m", messages=ASK)
+        return {failure_class_of(caught.value, made_calls=True) for caught in (first, second)}
+
+    assert await raised(PassThrough()) == {"provider"}
+    assert await raised(Unanswering()) == {"provider"}
+    assert await raised(Withholding()) == {"code"}
 
 
 class Unanswering(PassThrough):
