@@ -44,6 +44,7 @@ from evalve.gate.state import MemoryState
 from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time
+from fake_surroundings import FakeSurroundings
 
 KEY = "sk-very-secret-0123456789"
 URL = "https://api.anthropic.com/v1/messages"
@@ -401,14 +402,14 @@ async def test_what_is_wrong_with_the_request_is_told_at_once(status: int, world
 async def test_spent_credit_stops_the_run_at_once(world: World) -> None:
     message = "Your credit balance is too low to access the Anthropic API."
     sender = FakeSender([failed(400, "invalid_request_error", message)])
-    reasons: list[str] = []
+    run = FakeSurroundings()
 
-    with in_sample(stop_run=reasons.append):
+    with in_sample(surroundings=run):
         reply = await world.gate.exchange(a_request(), sender)
 
     assert (reply.status, len(sender.sent_at_s)) == (400, 1)
-    assert len(reasons) == 1
-    assert "credit balance" in reasons[0]
+    assert len(run.reasons) == 1
+    assert "credit balance" in run.reasons[0]
 
 
 @pytest.mark.parametrize("reached", [False, True])
@@ -898,16 +899,16 @@ async def test_while_a_stream_is_open_equal_requests_wait_for_it(world: World) -
 
 @virtually
 async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -> None:
-    sender, reasons = FakeSender(), list[str]()
+    sender, run = FakeSender(), FakeSurroundings()
     world.gate.budget_usd = 1.04  # a call costs 0.05, and may cost a dollar
 
-    with in_sample(stop_run=reasons.append):
+    with in_sample(surroundings=run):
         await world.gate.exchange(a_request("one"), sender)
         with pytest.raises(SendError, match=r"budget of 1\.04 USD"):
             await world.gate.exchange(a_request("two"), sender)
 
     assert len(sender.sent_at_s) == 1
-    assert len(reasons) == 1
+    assert len(run.reasons) == 1
     assert world.meter.spent_usd() == pytest.approx(0.05)
 
 
@@ -1086,16 +1087,16 @@ async def test_a_provider_that_refuses_is_obeyed(tmp_path: Path) -> None:
 
 
 async def test_a_spend_cap_is_met_once(world: World) -> None:
-    reasons: list[str] = []
+    run = FakeSurroundings()
     behaviour = Behaviour(faults=Faults())
 
     async with provided(behaviour) as (simulator, sender):
         simulator.adopt(replace(behaviour, spend_cap=spend_cap_of(0)))
-        with in_sample(stop_run=reasons.append):
+        with in_sample(surroundings=run):
             reply = await world.gate.exchange(a_request(url=f"{simulator.url}/v1/messages"), sender)
 
     assert 400 <= reply.status < 500
-    assert (simulator.stats.requests, len(reasons)) == (1, 1)
+    assert (simulator.stats.requests, len(run.reasons)) == (1, 1)
 
 
 def spend_cap_of(calls: int) -> Any:
