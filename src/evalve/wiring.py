@@ -126,15 +126,15 @@ _STORES_LOCK = threading.Lock()
 
 async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
-    gating.ask(evaluation.options)
-    return await run_evaluation(
-        evaluation,
-        store=store,
-        progress=progress,
-        engine_for=engine_for,
-        calls=gating.Calls(),
-        git_commit=git_commit(folder),
-    )
+    with gating.calls_of(evaluation.options) as calls:
+        return await run_evaluation(
+            evaluation,
+            store=store,
+            progress=progress,
+            engine_for=engine_for,
+            calls=calls,
+            git_commit=git_commit(folder),
+        )
 
 
 def done_in_words(outcome: Outcome) -> str:

@@ -17,7 +17,8 @@ import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.errors import MissingKey
-from evalve.gate.cache import CacheMode, ResponseCache
+from evalve.gate.accounts import Account, CacheMode
+from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
@@ -143,18 +144,19 @@ class World:
 
     def __init__(self, folder: Path, *, limits: Limits = WIDE, mode: CacheMode = "on") -> None:
         self.store = CacheStore(folder, inline=True)
-        self.cache = ResponseCache(mode, store=self.store)
+        self.cache = ResponseCache(store=self.store)
+        self.account = Account(mode)
         self.state = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
         self.limiter = Limiter(self.state, limits_for=lambda call: limits)
         self.retries = Retries(random=lambda: 0.0)
-        self.meter = Meter(price)
         self.gate = Gate(
             read=recognised,
             cache=self.cache,
             retries=self.retries,
             limiter=self.limiter,
             estimates=Estimates(),
-            meter=self.meter,
+            meter=Meter(price),
+            account=lambda: self.account,
         )
 
     async def in_flight(self) -> int:
@@ -210,7 +212,7 @@ async def test_what_no_dialect_reads_passes_straight_through(world: World) -> No
 
     assert (reply.status, status) == (500, 200)
     assert await world.state.views() == []
-    assert world.meter.totals()["requests"] == 0
+    assert world.account.totals()["requests"] == 0
     assert world.cache.counts.misses == 0
 
 
@@ -221,7 +223,7 @@ async def test_a_hit_spends_no_budget_and_waits_for_no_limit(tmp_path: Path) -> 
     loop = asyncio.get_running_loop()
     first = await world.gate.exchange(a_request(), sender)
     asked_s = loop.time()
-    world.gate.budget_usd = 0.0
+    world.account.budget.limit_usd = 0.0
 
     second = await world.gate.exchange(a_request(), sender)
 
@@ -229,7 +231,7 @@ async def test_a_hit_spends_no_budget_and_waits_for_no_limit(tmp_path: Path) -> 
     assert second.body == first.body
     assert loop.time() == asked_s
     assert len(sender.sent_at_s) == 1
-    assert (world.meter.totals()["cached"], world.meter.totals()["cost_usd"]) == (1, 0.05)
+    assert (world.account.totals()["cached"], world.account.totals()["cost_usd"]) == (1, 0.05)
     world.store.close()
 
 
@@ -241,7 +243,7 @@ async def test_equal_requests_at_once_are_sent_once(world: World) -> None:
 
     assert [reply.body for reply in replies] == [ok().body] * 5
     assert len(sender.sent_at_s) == 1
-    assert (world.meter.totals()["requests"], world.meter.totals()["cached"]) == (1, 4)
+    assert (world.account.totals()["requests"], world.account.totals()["cached"]) == (1, 4)
 
 
 @virtually
@@ -431,7 +433,7 @@ async def test_what_there_was_no_key_for_is_no_call_and_holds_no_place(stream: b
     with in_sample() as sample, pytest.raises(MissingKey):
         await (world.chunks(request, sender) if stream else world.gate.exchange(request, sender))
 
-    assert (sample.calls.requests, world.meter.totals()["requests"]) == (0, 0)
+    assert (sample.calls.requests, world.account.totals()["requests"]) == (0, 0)
     assert await world.in_flight() == 0
 
 
@@ -543,7 +545,7 @@ async def test_what_is_still_no_answer_after_another_try_says_so_and_is_not_kept
     assert reply.problem is not None
     assert reply.problem.kind == "no_answer"
     assert world.cache.counts.stored == 0
-    assert world.meter.totals()["output_tokens"] == 2 * 3  # each was paid for
+    assert world.account.totals()["output_tokens"] == 2 * 3  # each was paid for
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -598,7 +600,7 @@ async def test_what_was_kept_and_is_no_answer_is_missing_with_a_warning(
     key = numbered_key(
         content_key(a_request(), meaning_headers=understood[0].meaning_headers), repeat=0, ordinal=0
     )
-    await world.cache.keep(key, Reply(200, {}, body), understood[1])
+    await world.cache.turn(key, world.account).keep(Reply(200, {}, body), understood[1])
 
     reply = await world.gate.exchange(a_request(), FakeSender())
     again = await world.gate.exchange(a_request(), FakeSender())
@@ -716,7 +718,7 @@ async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
     assert reply.cached
     assert b"".join(first) == b"".join(again) == b"".join(EVENTS)
     assert len(sender.sent_at_s) == 1
-    totals = world.meter.totals()
+    totals = world.account.totals()
     assert (totals["requests"], totals["cached"], totals["output_tokens"]) == (1, 1, 5)
 
 
@@ -900,7 +902,7 @@ async def test_while_a_stream_is_open_equal_requests_wait_for_it(world: World) -
 @virtually
 async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -> None:
     sender, run = FakeSender(), FakeSurroundings()
-    world.gate.budget_usd = 1.04  # a call costs 0.05, and may cost a dollar
+    world.account.budget.limit_usd = 1.04  # a call costs 0.05, and may cost a dollar
 
     with in_sample(surroundings=run):
         await world.gate.exchange(a_request("one"), sender)
@@ -909,20 +911,20 @@ async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -
 
     assert len(sender.sent_at_s) == 1
     assert len(run.reasons) == 1
-    assert world.meter.spent_usd() == pytest.approx(0.05)
+    assert world.account.spent_usd() == pytest.approx(0.05)
 
 
 @virtually
 async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> None:
     sender = FakeSender([ok(output_tokens=10)])
     await world.gate.exchange(a_request("learn how long answers are"), sender)
-    world.gate.budget_usd = 2.6  # a call costs 0.1, and may cost a dollar
+    world.account.budget.limit_usd = 2.6  # a call costs 0.1, and may cost a dollar
 
     calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(30)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
-    assert world.meter.spent_usd() == pytest.approx(1.6)
+    assert world.account.spent_usd() == pytest.approx(1.6)
 
 
 @virtually
@@ -930,17 +932,17 @@ async def test_a_budget_holds_when_answers_turn_out_much_longer_than_before(worl
     sender = FakeSender(
         [*(ok(output_tokens=1) for _ in range(20)), *(ok(output_tokens=100) for _ in range(20))]
     )
-    world.gate.budget_usd = 5.0
+    world.account.budget.limit_usd = 5.0
 
     calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(40)]
     await asyncio.gather(*calls, return_exceptions=True)
 
-    assert 3.0 < world.meter.spent_usd() <= 5.0
+    assert 3.0 < world.account.spent_usd() <= 5.0
 
 
 @virtually
 async def test_a_call_that_is_cancelled_or_fails_gives_its_share_of_the_budget_back(world: World) -> None:
-    world.gate.budget_usd = 1.5  # one call is expected to cost a dollar
+    world.account.budget.limit_usd = 1.5  # one call is expected to cost a dollar
     call = asyncio.create_task(world.gate.exchange(a_request("one"), FakeSender(takes_s=60)))
     await asyncio.sleep(0.1)
     call.cancel()
@@ -971,7 +973,7 @@ async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: 
     assert (mine.calls.input_tokens, mine.calls.output_tokens) == (10, 5)
     assert mine.calls.cost_usd == pytest.approx(0.05)
     assert mine.calls.waited_s > 0
-    totals = world.meter.totals()
+    totals = world.account.totals()
     assert (totals["requests"], totals["retries"], totals["cached"]) == (3, 1, 1)
     assert (totals["input_tokens"], totals["output_tokens"]) == (30, 12)
     assert totals["cost_usd"] == pytest.approx(0.12)
@@ -1027,7 +1029,7 @@ async def test_the_api_key_is_nowhere_but_in_the_request(
 
     assert KEY.encode() not in stored
     assert KEY not in caplog.text
-    assert KEY not in repr((call, views, world.meter.totals(), world.gate, world.limiter.holds()))
+    assert KEY not in repr((call, views, world.account.totals(), world.gate, world.limiter.holds()))
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -333,6 +333,7 @@ def test_who_is_dead(holder: Holder, started_s: float | None, dead: bool) -> Non
 CALLER = """
 import asyncio, sys
 from pathlib import Path
+from evalve.gate.accounts import Account
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.flights import Flights
@@ -342,13 +343,14 @@ from evalve.gate.messages import Call, Reply
 async def main():
     store = CacheStore(Path(sys.argv[1]))
     leases = Leases(store.writer)
-    cache = ResponseCache("on", store=store, flights=Flights(leases))
-    async with cache.turn("ab" * 32) as reply:
+    cache = ResponseCache(store=store, flights=Flights(leases))
+    turn = cache.turn("ab" * 32, Account("on"))
+    async with turn as reply:
         if reply is None:
             print("calling", flush=True)
             line = await asyncio.to_thread(sys.stdin.readline)
             reply = Reply(200, {}, line.encode())
-            await cache.keep("ab" * 32, reply, Call("p", "h", "m", "m", "k", 1, None, False))
+            await turn.keep(reply, Call("p", "h", "m", "m", "k", 1, None, False))
     print("answer", reply.body.decode().strip(), reply.cached, flush=True)
     leases.close()
     store.close()

@@ -5,7 +5,7 @@ fails or is cancelled, one of those who wait makes the call instead. In a proces
 so that several loops and threads can; for other processes on a lease row, which is polled: the one
 exception to never polling, because a process that was killed tells nobody.
 
-    reply = await flights.board(key, look)       # None: the call is ours, until we leave
+    reply = await flights.board(key, look, park) # None: the call is ours, until we leave
     try:
         … flights.land(key, reply)               # where there is an answer for everybody
     finally:
@@ -18,12 +18,12 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.gate.leases import Leases
+from evalve.gate.leases import Holder, Leases
 from evalve.gate.messages import Reply
 
 _FIRST_LOOK_AFTER_S = 0.020
@@ -32,6 +32,12 @@ _GROWTH = 1.6
 
 Look = Callable[[], Reply | None]
 """Reads the cache once more."""
+Park = Callable[[Awaitable[Reply | None]], Awaitable[Reply | None]]
+"""Waits for what somebody else does; what it waits for may be over before it returns."""
+
+
+def not_parked(awaitable: Awaitable[Reply | None]) -> Awaitable[Reply | None]:
+    return awaitable
 
 
 @dataclass(slots=True)
@@ -53,15 +59,19 @@ class Flights:
         self._flights: dict[str, _Flight] = {}
         self._pid = os.getpid()
 
-    async def board(self, key: str, look: Look) -> Reply | None:
+    async def board(self, key: str, look: Look, park: Park = not_parked) -> Reply | None:
         """The answer to an equal request, or `None`: then the call is ours until `leave`."""
         place = self._joined(key)
         if place is not None:
-            reply = await self._waited(key, place)
+            try:
+                reply = await park(asyncio.wrap_future(place))
+            except BaseException:
+                self._step_back(key, place)
+                raise
             if reply is not None:
                 return replace(reply)
         try:
-            reply = await self._found_elsewhere(key, look)
+            reply = await self._found_elsewhere(key, look, park)
         except BaseException:
             self.leave(key)
             raise
@@ -113,32 +123,35 @@ class Flights:
             flight.waiting.append(place)
             return place
 
-    async def _waited(self, key: str, place: Future[Reply | None]) -> Reply | None:
-        try:
-            return await asyncio.wrap_future(place)
-        except asyncio.CancelledError:
-            with self._lock:
-                handed_over = not place.cancel() and place.result() is None
-            if handed_over:
-                self.leave(key)
-            raise
+    def _step_back(self, key: str, place: Future[Reply | None]) -> None:
+        """Who waited goes away, perhaps just when the call was handed over to it."""
+        with self._lock:
+            handed_over = not place.cancel() and place.result() is None
+        if handed_over:
+            self.leave(key)
 
     # -- among processes
 
-    async def _found_elsewhere(self, key: str, look: Look) -> Reply | None:
+    async def _found_elsewhere(self, key: str, look: Look, park: Park) -> Reply | None:
         """Wait until another process has landed the call, or until it is ours to make."""
         if self._leases is None:
             return look()
-        delay_s = _FIRST_LOOK_AFTER_S
         taken = await self._leases.take(key)
         # look after taking, or what has landed between looking and taking would be asked for again
-        reply = look() if taken.kept or taken.other is not None else None
-        while reply is None and taken.other is not None:
-            if self._leases.is_dead(taken.other):
-                taken = await self._leases.take(key, instead_of=taken.other)
+        reply = look() if taken.cached or taken.other is not None else None
+        if reply is not None or taken.other is None:
+            return reply
+        return await park(self._polled(key, look, self._leases, taken.other))
+
+    async def _polled(self, key: str, look: Look, leases: Leases, other: Holder | None) -> Reply | None:
+        reply, delay_s = None, _FIRST_LOOK_AFTER_S
+        while reply is None and other is not None:
+            if leases.is_dead(other):
+                taken = await leases.take(key, instead_of=other)
             else:
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * _GROWTH, _LOOK_AT_LEAST_EVERY_S)
-                taken = await self._leases.take(key)
+                taken = await leases.take(key)
+            other = taken.other
             reply = look()
         return reply
