@@ -68,7 +68,7 @@ async def ended_after(run: FakeSurroundings, call: Awaitable[Any], delay_s: floa
     task = asyncio.ensure_future(call)
     await asyncio.sleep(delay_s)
     run.end_waits()
-    (outcome,) = await asyncio.gather(task, return_exceptions=True)
+    outcome = (await asyncio.gather(task, return_exceptions=True))[0]
     return outcome if isinstance(outcome, BaseException) else None
 
 

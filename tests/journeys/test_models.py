@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from project import Project
@@ -251,3 +252,95 @@ def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Sim
     assert ended.code == 0
     assert "sk-test-4711" not in ended.all
     assert [path for path in files if b"sk-test-4711" in path.read_bytes()] == []
+
+
+ONE_A_MINUTE = """
+    limits:
+      anthropic:
+        rpm: 1
+"""
+ASKING = {
+    "async": """
+        async def eval_asks(number, model):
+            begun(number)
+            await model.generate(f"{number}", max_tokens=20)
+            return True
+    """,
+    "sync": """
+        def eval_asks(number, model):
+            begun(number)
+            try:
+                model.generate_sync(f"{number}", max_tokens=20)
+            except Exception:
+                return False  # a stop is no failure of the call
+            return True
+    """,
+    "sdk": """
+        def eval_asks(number):
+            begun(number)
+            messages = [{"role": "user", "content": f"{number}"}]
+            asked = {"model": "claude-sonnet-5", "max_tokens": 9, "messages": messages}
+            try:
+                CLIENT.post(URL, json=asked, headers={"x-api-key": "sk", "anthropic-version": "2023-06-01"})
+            except Exception:
+                return False
+            return True
+    """,
+    "loops": """
+        def eval_asks(number, model):
+            begun(number)
+            asyncio.run(model.generate(f"{number}", max_tokens=20))
+            return True
+    """,
+}
+ASKS = """
+import asyncio, os
+import evalve
+
+CLIENT, URL = evalve.http_client(), os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+
+def begun(number):
+    with open("calls.txt", "a") as file:
+        file.write(f"{number} ")
+
+@evalve.foreach("number", range(6))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "begun"),
+    [
+        ("async", "3", 4),
+        ("async", "1", 2),
+        ("sync", "3", 4),
+        ("sync", "1", 2),
+        ("sdk", "3", 4),
+        ("sdk", "1", 2),
+        ("loops", "1", 2),
+    ],
+)
+def test_ctrl_c_ends_the_wait_for_a_limit_and_says_how_to_go_on(
+    kind: str, window: str, begun: int, project: Project, provider: Simulator
+) -> None:
+    project.write("evalve.yaml", ONE_A_MINUTE)
+    project.write("eval_asks.py", ASKS + dedent(ASKING[kind]))
+    chosen = [] if kind == "sdk" else MODEL
+    arguments = ["-m", "pytest", "eval_asks.py", *chosen, "--max-concurrency", window, "--experiment", "x"]
+    environment = at(provider, project.folder)
+
+    with project.started(*arguments, **environment) as run:
+        run.wait_until(lambda: len(project.read("calls.txt").split()) == begun, "calls that wait")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert next(iter(project.values("x").values())) == [True]
+    assert provider.stats.requests == 1  # the second would have gone a minute later
+    assert any("To go on: " in line for line in ended.summary)
+
+    (project.folder / "evalve.yaml").unlink()
+    resumed = project.pytest(*arguments[2:], **environment)
+
+    assert resumed.code == 0
+    assert next(iter(project.values("x").values())) == [True] * 6
+    assert provider.stats.requests == 6
