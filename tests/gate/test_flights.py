@@ -56,6 +56,26 @@ def test_equal_calls_at_once_are_made_once() -> None:
     run_in_virtual_time(story())
 
 
+def test_who_asks_anew_is_not_given_what_another_only_finds_in_the_cache() -> None:
+    async def story() -> None:
+        flights = Flights()
+        await flights.board(KEY, nothing)
+        anew = [asyncio.create_task(flights.board(KEY, nothing, is_anew=True)) for _ in range(2)]
+        other = asyncio.create_task(flights.board(KEY, nothing))
+        await asyncio.sleep(0)
+
+        flights.land(KEY, ANSWER, is_found=True)
+        flights.leave(KEY)
+
+        assert await other == ANSWER
+        assert await anew[0] is None  # the call is its own
+        flights.land(KEY, Reply(200, {}, b"new"))
+        flights.leave(KEY)
+        assert await anew[1] == Reply(200, {}, b"new")
+
+    run_in_virtual_time(story())
+
+
 def test_each_who_waited_has_a_reply_of_its_own() -> None:
     async def story() -> None:
         flights = Flights()

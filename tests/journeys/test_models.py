@@ -344,3 +344,80 @@ def test_ctrl_c_ends_the_wait_for_a_limit_and_says_how_to_go_on(
     assert resumed.code == 0
     assert next(iter(project.values("x").values())) == [True] * 6
     assert provider.stats.requests == 6
+
+
+def test_evaluations_awaited_together_keep_to_their_own_cache_mode_and_budget(
+    project: Project, provider: Simulator
+) -> None:
+    project.write(
+        "together.py",
+        """
+        import asyncio, json
+        import evalve
+
+        model = evalve.model("anthropic/claude-sonnet-5")
+
+        async def ask(n):
+            return bool((await model.generate(f"question {n}", max_tokens=20)).text)
+
+        @evalve.foreach("n", range(4))
+        async def eval_a(n):
+            return await ask(n)
+
+        @evalve.foreach("n", range(6))
+        async def eval_b(n):
+            return await ask(n)
+
+        async def main():
+            told = []
+            await eval_b(experiment="warm")
+            for budget_usd in (1.0, 0.0004):
+                outcomes = await asyncio.gather(
+                    eval_a(experiment=f"a{budget_usd}", cache="off", budget_usd=budget_usd),
+                    eval_b(experiment=f"b{budget_usd}", cache="on"),
+                    eval_b(experiment=f"c{budget_usd}", cache="refresh"),
+                    return_exceptions=True,
+                )
+                for outcome in outcomes:
+                    if isinstance(outcome, BaseException):
+                        told.append(type(outcome).__name__)
+                    else:
+                        calls = outcome.report["calls"]
+                        told.append([calls["requests"], calls["cached"], calls["cost_usd"] > 0])
+            print(json.dumps(told))
+
+        asyncio.run(main())
+        """,
+    )
+
+    ended = project.python("together.py", **at(provider, project.folder), EVALVE_PROGRESS="off")
+
+    assert ended.code == 0, ended.err
+    with_room, refused = json.loads(ended.out)[:3], json.loads(ended.out)[3:]
+    assert with_room == [[4, 0, True], [0, 6, False], [6, 0, True]]
+    assert refused == ["Interrupted", [0, 6, False], [6, 0, True]]
+
+
+def test_a_fixtures_call_during_a_run_is_the_runs(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_lazy.py",
+        """
+        import contextvars
+        import evalve
+
+        @evalve.foreach("n", range(2))
+        async def eval_lazy(n, model):
+            # a call of nobody's: a client's own task may have been begun before there were samples
+            await contextvars.Context().run(asyncio.ensure_future, model.generate(f"{n}", max_tokens=20))
+            return True
+
+        import asyncio
+        """,
+    )
+
+    ended = project.pytest("eval_lazy.py", *MODEL, "--cache", "off", **at(provider, project.folder))
+    again = project.pytest("eval_lazy.py", *MODEL, "--cache", "off", **at(provider, project.folder))
+
+    assert (ended.code, again.code) == (0, 0)
+    assert any("2 calls; " in line for line in ended.summary)
+    assert provider.stats.requests == 4

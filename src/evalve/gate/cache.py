@@ -137,7 +137,8 @@ class CacheTurn:
             cache._count(hit=False)
             raise CacheMiss(_told_of_miss(self._key, has_cassettes=cache._cassettes is not None))
         if reply is None:
-            reply = await cache._flights.board(self._key, self._lookup, self._park)
+            is_anew = self._is_to_be_asked_anew()
+            reply = await cache._flights.board(self._key, self._lookup, self._park, is_anew=is_anew)
             self._is_ours = reply is None
         cache._count(hit=reply is not None)
         return reply
@@ -166,11 +167,14 @@ class CacheTurn:
 
     def _lookup(self) -> Reply | None:
         """The answer, if the mode allows to read it. Nothing is counted, and nobody waits."""
-        account = self._account
-        if account.mode == "refresh" and _short(self._key) not in account.refreshed:
+        if self._is_to_be_asked_anew():
             return None
-        entry = self._cache._entry(self._key, self._is_answer, only_look=account.mode == "read")
+        entry = self._cache._entry(self._key, self._is_answer, only_look=self._account.mode == "read")
         return entry.as_reply() if entry is not None else None
+
+    def _is_to_be_asked_anew(self) -> bool:
+        account = self._account
+        return account.mode == "refresh" and _short(self._key) not in account.refreshed
 
 
 def _told_of_miss(key: str, *, has_cassettes: bool) -> str:

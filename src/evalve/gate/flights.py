@@ -45,8 +45,19 @@ class _Flight:
     """One call being made, and those in this process who wait for it."""
 
     waiting: deque[Future[Reply | None]] = field(default_factory=deque)
+    waiting_for_news: deque[Future[Reply | None]] = field(default_factory=deque)
+    """Those to whom an answer from the cache is none."""
     landed: Reply | None = None
+    is_found: bool = False
+    """Whether it was in the cache already."""
     is_leased: bool = True
+
+    def next_place(self) -> Future[Reply | None] | None:
+        if self.waiting:
+            return self.waiting.popleft()
+        if self.is_found:
+            self.landed = None
+        return self.waiting_for_news.popleft() if self.waiting_for_news else None
 
 
 class Flights:
@@ -59,9 +70,14 @@ class Flights:
         self._flights: dict[str, _Flight] = {}
         self._pid = os.getpid()
 
-    async def board(self, key: str, look: Look, park: Park = not_parked) -> Reply | None:
-        """The answer to an equal request, or `None`: then the call is ours until `leave`."""
-        place = self._joined(key)
+    async def board(
+        self, key: str, look: Look, park: Park = not_parked, *, is_anew: bool = False
+    ) -> Reply | None:
+        """The answer to an equal request, or `None`: then the call is ours until `leave`.
+
+        `is_anew` refuses what another request only finds in the cache.
+        """
+        place = self._joined(key, is_anew)
         if place is not None:
             try:
                 reply = await park(asyncio.wrap_future(place))
@@ -76,17 +92,18 @@ class Flights:
             self.leave(key)
             raise
         if reply is not None:
-            self.land(key, reply)
+            self.land(key, reply, is_found=True)
             self.leave(key)
         return reply
 
-    def land(self, key: str, reply: Reply, *, is_leased: bool = True) -> None:
+    def land(self, key: str, reply: Reply, *, is_leased: bool = True, is_found: bool = False) -> None:
         """Everybody who waits will have this answer; `is_leased` is false where keeping it ended that."""
         with self._lock:
             flight = self._flights.get(key)
             if flight is not None:
                 flight.landed = reply
                 flight.is_leased = is_leased
+                flight.is_found = is_found
 
     def leave(self, key: str) -> None:
         """The call is over. If it has not landed, the next who waits makes it."""
@@ -94,8 +111,7 @@ class Flights:
             flight = self._flights.get(key)
             if flight is None:
                 return
-            while flight.waiting:
-                place = flight.waiting.popleft()
+            while (place := flight.next_place()) is not None:
                 if place.set_running_or_notify_cancel():
                     place.set_result(flight.landed)
                     if flight.landed is None:
@@ -110,7 +126,7 @@ class Flights:
 
     # -- in this process
 
-    def _joined(self, key: str) -> Future[Reply | None] | None:
+    def _joined(self, key: str, is_anew: bool) -> Future[Reply | None] | None:
         """A place in the queue, or `None` for the first."""
         with self._lock:
             if self._pid != os.getpid():
@@ -120,7 +136,7 @@ class Flights:
                 self._flights[key] = _Flight()
                 return None
             place: Future[Reply | None] = Future()
-            flight.waiting.append(place)
+            (flight.waiting_for_news if is_anew else flight.waiting).append(place)
             return place
 
     def _step_back(self, key: str, place: Future[Reply | None]) -> None:
