@@ -1139,3 +1139,69 @@ async def test_a_server_that_is_not_there_is_an_error_in_the_end(world: World) -
 
     assert not told.value.reached
     assert KEY not in str(told.value)
+
+
+# -- what is left in the trace
+
+
+@dataclass
+class FakeTrace:
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def call(self, **told: Any) -> None:
+        self.calls.append(told)
+
+
+def traced(trace: FakeTrace, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(call[name] for name in names) for call in trace.calls]
+
+
+@virtually
+async def test_a_call_leaves_its_bodies_and_figures_in_the_trace_and_never_its_key(world: World) -> None:
+    trace, request = FakeTrace(), a_request()
+    sender = FakeSender([failed(529, "overloaded_error"), ok()])
+
+    with in_sample(trace=trace):
+        reply = await world.gate.exchange(request, sender)
+
+    (call,) = trace.calls
+    assert call["request"] is request.body
+    assert call["answer"] is reply.body
+    assert (call["provider"], call["model"], call["endpoint"]) == ("anthropic", "claude-test", "messages")
+    assert (call["status"], call["problem"], call["tries"], call["streamed"]) == (200, None, 2, False)
+    assert (call["wall_s"], call["cost_usd"]) == (pytest.approx(2.0), pytest.approx(0.05))
+    assert (call["usage"]["input_tokens"], call["usage"]["output_tokens"]) == (10, 5)
+    assert KEY not in repr(call)
+
+
+@virtually
+async def test_cached_answers_and_final_failures_are_traced_too(world: World) -> None:
+    trace = FakeTrace()
+    await world.gate.exchange(a_request("cached"), FakeSender())
+
+    with in_sample(trace=trace):
+        await world.gate.exchange(a_request("cached"), FakeSender())
+        await world.gate.exchange(a_request("wrong"), FakeSender([failed(400, message="no such model")]))
+        with pytest.raises(SendError):
+            await world.gate.exchange(a_request("lost"), FakeSender([SendError("reset", reached=True)]))
+
+    assert traced(trace, "cached", "status", "problem", "tries") == [
+        (True, 200, None, 0),
+        (False, 400, "anthropic answered 400 api_error: no such model", 1),
+        (False, None, "reset", 6),
+    ]
+
+
+@virtually
+async def test_streams_are_traced_when_they_end_or_break_off(world: World) -> None:
+    trace = FakeTrace()
+
+    with in_sample(trace=trace):
+        await world.chunks(a_request("whole", stream=True), FakeSender())
+        async with world.gate.stream(a_request("left", stream=True), FakeSender()) as reply:
+            await anext(aiter(reply.chunks))
+
+    assert traced(trace, "streamed", "answer", "problem") == [
+        (True, b"".join(EVENTS), None),
+        (True, b"".join(EVENTS[:2]), "it was not read to its end"),
+    ]
