@@ -33,7 +33,7 @@ async def call_all(
 
     await asyncio.gather(*(work() for _ in range(window)))
     await house().sender.aclose()
-    return {"failures": failures, "took_s": time.monotonic() - began_s, **house().meter.totals()}
+    return {"failures": failures, "took_s": time.monotonic() - began_s, **house().account.totals()}
 
 
 def prompt_of(number: int, prompt_bytes: int, named: str) -> str:

@@ -1,6 +1,7 @@
 """The process's gate: built once, when the first call is made, from the environment and `evalve.yaml`.
 
-What it is made of is imported then: an evaluation that calls no model loads none of it.
+Cache mode, budget and totals are not its own: they belong to each run (`calls_of`). What the gate is
+made of is imported then: an evaluation that calls no model loads none of it.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.errors import OptionError
+from evalve.gate.accounts import Account, Accounts
 from evalve.options import Options, switched_on
 from evalve.secrecy import Environment, discreet, discreet_headers, secret
 from evalve.variables import unknown_variables
 
 if TYPE_CHECKING:
+    from evalve.gate.accounts import CacheMode
     from evalve.gate.cache import ResponseCache
     from evalve.gate.doors.limiting import ScopeLimiter
     from evalve.gate.doors.model import Connection, Model
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from evalve.gate.exchange import Gate
     from evalve.gate.limiter import Limiter
     from evalve.gate.messages import Call, Limits
-    from evalve.gate.metering import Meter
     from evalve.gate.prices import Prices
     from evalve.gate.queueing import Hold
     from evalve.gate.sender import AiohttpSender
@@ -47,10 +50,11 @@ class GateHouse:
     """The gate with what it is made of."""
 
     gate: Gate
+    account: Account
+    """The process's own: of calls that belong to no run."""
     cache: ResponseCache
     limiter: Limiter
     state: LimitState
-    meter: Meter
     prices: Prices
     sender: AiohttpSender
     estimates: Estimates
@@ -58,15 +62,6 @@ class GateHouse:
     limits_for: Callable[[Call], Limits]
     connection: Connection
     endings: tuple[Callable[[], None], ...]
-
-    def configure(self, options: Options, environ: Mapping[str, str]) -> None:
-        """What a run asks for: how the cache is used, and what may be spent."""
-        self.cache.mode = cache_mode(options, environ)
-        budget_usd = options.budget_usd
-        self.gate.budget_usd = None if budget_usd is None else self.meter.spent_usd() + budget_usd
-
-    def held_by(self) -> str:
-        return held_in_words(self.limiter.holds(), self.state.now_s())
 
     def close(self) -> None:
         """When the process ends: keep what was learnt, and leave no thread and no lease behind."""
@@ -98,21 +93,9 @@ def house() -> GateHouse:
             if built is None:
                 tell_unknown_variables(lambda text: _LOG.warning("%s", text))
                 built = _build(Environment(os.environ), Path.cwd())
-                built.configure(_ASKED[0], Environment(os.environ))
                 atexit.register(built.close)
                 _HOUSES[os.getpid()] = built
     return built
-
-
-_ASKED: list[Options] = [Options()]
-
-
-def ask(options: Options) -> None:
-    """How calls shall be treated from now on: the cache's mode, the budget."""
-    _ASKED[0] = options
-    built = _HOUSES.get(os.getpid())
-    if built is not None:
-        built.configure(options, Environment(os.environ))
 
 
 _TOLD: set[str] = set()
@@ -126,36 +109,50 @@ def tell_unknown_variables(say: Callable[[str], None]) -> None:
             say(text)
 
 
-class Calls:
-    """The gate's figures for a run; a run whose samples call no model builds no gate."""
+_RUNS = Accounts()
+"""The runs that are under way in this process."""
 
-    def __init__(self) -> None:
-        self.account: Any = None
-        built = _HOUSES.get(os.getpid())
-        self._since_s = built.state.now_s() if built is not None else 0.0
+
+@contextmanager
+def calls_of(options: Options) -> Iterator[Calls]:
+    """In the block, a run is under way whose calls are treated as its options ask."""
+    calls = Calls(options)
+    with _RUNS.open(calls.account):
+        yield calls
+
+
+class Calls:
+    """One run's calls: what they may do, and their figures.
+
+    A run whose samples call no model builds no gate.
+    """
+
+    def __init__(self, options: Options) -> None:
+        mode = cache_mode(options, Environment(os.environ))
+        self.account = Account(mode, budget_usd=options.budget_usd)
 
     async def utilisation(self) -> list[dict[str, Any]]:
-        built = _HOUSES.get(os.getpid())
-        if built is None:
+        used, built = self.account.admitted, _HOUSES.get(os.getpid())
+        if built is None or not used:
             return []
         from evalve.gate.utilisation import utilisation
 
-        used = built.limiter.admitted_since(int(self._since_s))
-        states = {scope: await built.state.peek(scope) for scope, seconds in used.items() if seconds}
-        return utilisation(used, states)
+        return utilisation(used, {scope: await built.state.peek(scope) for scope in used})
 
     def totals(self) -> dict[str, float]:
-        built = _HOUSES.get(os.getpid())
-        return built.meter.totals() if built is not None else {}
+        return self.account.totals()
 
     def held_by(self) -> str:
         built = _HOUSES.get(os.getpid())
-        return built.held_by() if built is not None else ""
+        if built is None:
+            return ""
+        holds = [hold for hold in built.limiter.holds() if hold.scope in self.account.scopes]
+        return held_in_words(holds, built.state.now_s())
 
     def spent(self) -> str:
         totals = self.totals()
-        parts = [f"{int(totals['cached'])} cached"] if totals.get("cached") else []
-        if totals.get("cost_usd"):
+        parts = [f"{int(totals['cached'])} cached"] if totals["cached"] else []
+        if totals["cost_usd"]:
             parts.append(f"{totals['cost_usd']:.3f} USD")
         return ", ".join(parts)
 
@@ -186,15 +183,14 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     store = CacheStore(cache_directory(environ), cap_bytes=cache_cap_bytes(environ))
     leases = Leases(store.writer)
     cassettes = environ.get("EVALVE_CASSETTES")
+    account = Account(cache_mode(Options(), environ))
     cache = ResponseCache(
-        cache_mode(Options(), environ),
         store=store,
         flights=Flights(leases),
         cassettes=Cassettes(Path(cassettes)) if cassettes else None,
     )
     state = limit_state(environ)
     limiter = Limiter(state, limits_for=limits_of)
-    meter = Meter(prices.cost)
     estimates_path = state_directory(environ) / "estimates.json"
     estimates = _kept_estimates(estimates_path)
     gate = Gate(
@@ -203,15 +199,16 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
         retries=Retries(),
         limiter=limiter,
         estimates=estimates,
-        meter=meter,
+        meter=Meter(prices.cost),
+        account=lambda: _RUNS.the_only_one() or account,
     )
     sender = AiohttpSender()
     return GateHouse(
         gate=gate,
+        account=account,
         cache=cache,
         limiter=limiter,
         state=state,
-        meter=meter,
         prices=prices,
         sender=sender,
         estimates=estimates,
@@ -281,7 +278,7 @@ def _kept_estimates(path: Path) -> Estimates:
         return Estimates()
 
 
-def cache_mode(options: Options, environ: Mapping[str, str]) -> Any:
+def cache_mode(options: Options, environ: Mapping[str, str]) -> CacheMode:
     if options.no_cache:
         return "off"
     if options.cache is not None:

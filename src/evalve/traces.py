@@ -1,34 +1,256 @@
-"""What an attempt leaves behind as it goes: events in order, bounded in size."""
+"""What an attempt leaves behind as it goes: events in order, bounded in size, without keys."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from evalve.jsontext import to_json
+from evalve.errors import EvalveError
+from evalve.jsontext import from_json, to_json
+from evalve.records import Artefact
+from evalve.secrecy import without_secrets
+
+TEXT_BYTES = 16_000
+ATTEMPT_BYTES = 256_000
+FILE_BYTES = 10_000_000
+ATTEMPT_FILE_BYTES = 50_000_000
+
+_EVENT_BYTES = 64_000
+"""One event with more texts than this is kept as one text, or it alone would fill a trace."""
+_ENVELOPE_BYTES = 300
+"""About what an event takes besides its texts; the last one, which says what is missing, takes less."""
+_LONGEST_KEY = 500
+_LOCK = threading.Lock()  # one for all: a lock for each of 100,000 waiting samples would not be free
+
+
+class KeepFile(Protocol):
+    """Keeps a file by its content; any thread may ask for it."""
+
+    def __call__(self, source: Path, *, name: str) -> Artefact: ...
+
+
+class _Call(NamedTuple):
+    """A call as it came: cut and decoded only when it is written."""
+
+    data: dict[str, Any]
+    started_s: float
+    request: bytes | str
+    answer: bytes | str | None
 
 
 class Trace:
     """The events of one attempt, all its tries included. Any thread may add to it."""
 
-    __slots__ = ("_events",)
+    __slots__ = ("_entries", "_file_bytes", "_hashes", "_keep_file", "_left_out", "_secrets", "_size_bytes")
 
-    def __init__(self) -> None:
-        self._events: list[dict[str, Any]] = []
+    def __init__(self, *, keep_file: KeepFile | None = None, secrets: Sequence[str] = ()) -> None:
+        """Without `keep_file`, files are only named, for the trace that `extend` hands them to."""
+        self._entries: list[str | _Call] = []
+        self._keep_file = keep_file
+        self._secrets = secrets
+        self._hashes: tuple[str, ...] = ()
+        self._file_bytes = 0
+        self._size_bytes = 0
+        self._left_out = 0
 
-    def add(self, kind: str, **data: Any) -> None:
-        """Note an event: a call, a tool call, a turn, a note, a file."""
-        self._events.append({"kind": kind, "at_s": time.time(), **data})
+    @property
+    def artefacts(self) -> tuple[str, ...]:
+        """The hashes of the files that were kept, as often as they were."""
+        return self._hashes
+
+    def add(self, kind: str, /, **data: Any) -> None:
+        """Note an event. Its data is copied: what becomes of a list afterwards is another event's."""
+        self._add(kind, data, _text_of_instant(time.time()))
+
+    def call(
+        self,
+        *,
+        provider: str,
+        model: str,
+        endpoint: str,
+        request: bytes,
+        answer: bytes | None,
+        status: int | None,
+        problem: str | None,
+        cached: bool,
+        streamed: bool,
+        tries: int,
+        started_s: float,
+        wall_s: float,
+        usage: Mapping[str, int] | None,
+        cost_usd: float | None,
+    ) -> None:
+        """Note a call of the gate. `started_s` is what `time.time()` said when it began."""
+        data = {
+            "kind": "call",
+            "provider": provider,
+            "model": model,
+            "endpoint": endpoint,
+            "status": status,
+            "problem": problem,
+            "cached": cached,
+            "streamed": streamed,
+            "tries": tries,
+            "wall_s": wall_s,
+            "usage": usage,
+            "cost_usd": cost_usd,
+        }
+        call = _Call(data, started_s, self._held(request), None if answer is None else self._held(answer))
+        self._keep(call, len(call.request) + len(call.answer or ()))
+
+    def file(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        """Keep a file as it is now, by its content. One that cannot be kept is an event that says why."""
+        self._add_file(str(Path(path).absolute()), name, _text_of_instant(time.time()))
+
+    def extend(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Take over what another trace has (its `events`), from another process for one."""
+        for event in events:
+            data = {key: value for key, value in event.items() if key not in ("kind", "at")}
+            kind, at = event["kind"], event["at"]
+            if kind == "left_out" and isinstance(data.get("events"), int):
+                with _LOCK:
+                    self._left_out += data["events"]
+            elif kind == "file" and "path" in data:
+                self._add_file(str(data["path"]), data.get("name"), at)
+            else:
+                self._add(kind, data, at)
 
     def events(self) -> list[dict[str, Any]]:
-        """Plain values, in order; they may be handed to another process."""
-        return list(self._events)
-
-    def extend(self, events: Iterable[dict[str, Any]]) -> None:
-        """Take over what the attempt left in another process."""
-        self._events.extend(events)
+        """The events as plain values: `kind`, `at` (UTC) and what belongs to the kind."""
+        return [from_json(text) for text in self._written()]
 
     def to_json(self) -> str | None:
         """`None` where nothing happened."""
-        return to_json(self._events) if self._events else None
+        texts = self._written()
+        return f"[{','.join(texts)}]" if texts else None
+
+    # -- adding
+
+    def _add(self, kind: str, data: Mapping[str, Any], at: str) -> None:
+        text = self._event_json(kind, data, at)
+        if len(text) > TEXT_BYTES:  # otherwise no text in it can be too long
+            text = self._event_json(kind, self._cut_inside(from_json(to_json(data))), at)
+        if len(text) > _EVENT_BYTES:
+            text = self._event_json(kind, {"data": self._cut(to_json(data))}, at)
+        self._keep(text, len(text) - _ENVELOPE_BYTES)
+
+    def _event_json(self, kind: str, data: Mapping[str, Any], at: str) -> str:
+        own = {f"{key}_" if key in ("kind", "at") else key: value for key, value in data.items()}
+        return without_secrets(to_json({**own, "kind": kind, "at": at}), self._secrets)
+
+    def _cut_inside(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._cut(value)
+        if isinstance(value, list):
+            return [self._cut_inside(item) for item in value]
+        if isinstance(value, dict):
+            return {self._cut(key): self._cut_inside(item) for key, item in value.items()}
+        return value
+
+    def _cut(self, text: str) -> str:
+        """The text's beginning, and how much is missing."""
+        if len(text.encode("utf-8", "surrogatepass")) <= TEXT_BYTES:
+            return text
+        # masked before it is cut, so that no half of a key is left
+        beginning = without_secrets(text[: TEXT_BYTES + _LONGEST_KEY], self._secrets)
+        kept = beginning.encode("utf-8", "surrogatepass")[:TEXT_BYTES].decode("utf-8", "ignore")
+        more = len(text) - len(kept)
+        return f"{kept}… {more:,} more character{'' if more == 1 else 's'}"
+
+    def _held(self, raw: bytes) -> bytes | str:
+        """The bytes themselves, which costs nothing; of long ones a part, because a sample may wait long."""
+        return raw if len(raw) <= TEXT_BYTES else self._cut(raw.decode("utf-8", "replace"))
+
+    def _keep(self, entry: str | _Call, texts_bytes: int) -> None:
+        with _LOCK:
+            size_bytes = self._size_bytes + _ENVELOPE_BYTES + max(0, texts_bytes)
+            # nothing follows what was left out: a trace is whole up to its last event
+            if self._left_out or size_bytes > ATTEMPT_BYTES:
+                self._left_out += 1
+                return
+            self._size_bytes = size_bytes
+            self._entries.append(entry)
+
+    # -- files
+
+    def _add_file(self, path: str, name: str | None, at: str) -> None:
+        named = name or Path(path).name
+        if self._keep_file is None:
+            self._add("file", {"name": named, "path": path}, at)
+            return
+        try:
+            kept = self._kept(Path(path), named, self._keep_file)
+            self._add("file", {"name": named, "hash": kept.hash, "size_bytes": kept.size_bytes}, at)
+        except (OSError, ValueError, EvalveError, _NotKept) as error:  # the sample goes on without it
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._add("file", {"name": named, "problem": f"not kept: {why} ({path})"}, at)
+
+    def _kept(self, path: Path, name: str, keep: KeepFile) -> Artefact:
+        size_bytes = path.stat().st_size
+        if not path.is_file():
+            raise _NotKept("it is no file")
+        if size_bytes > FILE_BYTES:
+            raise _NotKept(f"{size_bytes:,} bytes are more than {FILE_BYTES // 1_000_000} MB")
+        with _LOCK:
+            if self._file_bytes + size_bytes > ATTEMPT_FILE_BYTES:
+                most = ATTEMPT_FILE_BYTES // 1_000_000
+                raise _NotKept(f"the files of one attempt would be more than {most} MB")
+            self._file_bytes += size_bytes
+        kept = keep(path, name=name)
+        with _LOCK:
+            self._hashes = (*self._hashes, kept.hash)
+        return kept
+
+    # -- writing
+
+    def _written(self) -> list[str]:
+        """The JSON of every event, the last of them about those that found no room."""
+        with _LOCK:
+            entries, left_out = self._entries.copy(), self._left_out
+        texts: list[str] = []
+        size_bytes = _ENVELOPE_BYTES
+        for place, entry in enumerate(entries):
+            text = entry if isinstance(entry, str) else self._call_json(entry)
+            size_bytes += len(text) + 1
+            if size_bytes > ATTEMPT_BYTES:  # escaping made it larger than was reckoned with
+                left_out += len(entries) - place
+                break
+            texts.append(text)
+        if left_out:
+            texts.append(self._event_json("left_out", _left_out(left_out), _text_of_instant(time.time())))
+        return texts
+
+    def _call_json(self, call: _Call) -> str:
+        usage, status = call.data["usage"], call.data["status"]
+        event = {
+            **call.data,
+            "at": _text_of_instant(call.started_s),
+            "usage": None if usage is None else dict(usage),
+            "request": _decoded(call.request),
+            "answer": None if call.answer is None else _decoded(call.answer),
+        }
+        # a key that nobody knows of can only come back in an error; looking for one costs 30 µs a call
+        is_error = call.data["problem"] is not None or status is None or status >= 400
+        return without_secrets(to_json(event), self._secrets, look_alikes=is_error)
+
+
+class _NotKept(Exception):
+    """Why a file is not kept."""
+
+
+def _left_out(count: int) -> dict[str, Any]:
+    events = "1 more event was" if count == 1 else f"{count:,} more events were"
+    return {"events": count, "text": f"{events} left out: a trace has at most {ATTEMPT_BYTES // 1000} kB"}
+
+
+def _decoded(raw: bytes | str) -> str:
+    return raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
+
+
+def _text_of_instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

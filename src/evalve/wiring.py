@@ -136,15 +136,15 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
     if evaluation.is_async and evaluation.options.engine == "processes" and ASYNC_STAYS not in _TOLD:
         _TOLD.add(ASYNC_STAYS)
         progress.note(ASYNC_STAYS)
-    gating.ask(evaluation.options)
-    return await run_evaluation(
-        evaluation,
-        store=store,
-        progress=progress,
-        engine_for=engine_for,
-        calls=gating.Calls(),
-        git_commit=git_commit(folder),
-    )
+    with gating.calls_of(evaluation.options) as calls:
+        return await run_evaluation(
+            evaluation,
+            store=store,
+            progress=progress,
+            engine_for=engine_for,
+            calls=calls,
+            git_commit=git_commit(folder),
+        )
 
 
 def done_in_words(outcome: Outcome) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evalve.gate.cache import CacheCounts, CacheMiss, CacheMode, ResponseCache, events_in, replayed
+from evalve.gate.accounts import Account, CacheMode
+from evalve.gate.cache import CacheCounts, CacheMiss, CacheTurn, ResponseCache, events_in, replayed
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cassettes import Cassettes
 from evalve.gate.flights import Flights
@@ -23,7 +24,30 @@ OTHER = "cd" * 32
 CALL = Call("anthropic", "host", "claude", "claude", "hash", 10, 20, False)
 HEADERS = {"Content-Type": "application/json", "date": "today", "x-ratelimit-limit-requests": "5"}
 
-MakeCache = Callable[[CacheMode], ResponseCache]
+
+class RunsCache:
+    """The cache as one run uses it."""
+
+    def __init__(
+        self,
+        mode: CacheMode,
+        *,
+        store: CacheStore | None = None,
+        flights: Flights | None = None,
+        cassettes: Cassettes | None = None,
+    ) -> None:
+        self.cache = ResponseCache(store=store, flights=flights, cassettes=cassettes)
+        self.account = Account(mode)
+
+    @property
+    def counts(self) -> CacheCounts:
+        return self.cache.counts
+
+    def turn(self, key: str) -> CacheTurn:
+        return self.cache.turn(key, self.account)
+
+
+MakeCache = Callable[[CacheMode], RunsCache]
 
 
 @pytest.fixture
@@ -38,23 +62,24 @@ def cache_in(store: CacheStore) -> Iterator[MakeCache]:
     """Each is as if in a run of its own, on one store."""
     all_leases = []
 
-    def make(mode: CacheMode) -> ResponseCache:
+    def make(mode: CacheMode) -> RunsCache:
         leases = Leases(store.writer)
         all_leases.append(leases)
-        return ResponseCache(mode, store=store, flights=Flights(leases))
+        return RunsCache(mode, store=store, flights=Flights(leases))
 
     yield make
     for leases in all_leases:
         leases.close()
 
 
-async def ask(cache: ResponseCache, answer: bytes, *, key: str = KEY, status: int = 200) -> Reply:
+async def ask(cache: RunsCache, answer: bytes, *, key: str = KEY, status: int = 200) -> Reply:
     """What the gate does: the kept answer, or a call that gives `answer`."""
-    async with cache.turn(key) as kept:
+    turn = cache.turn(key)
+    async with turn as kept:
         if kept is not None:
             return kept
         reply = Reply(status, HEADERS, answer)
-        await cache.keep(key, reply, CALL, Usage(1, 2), "exp")
+        await turn.keep(reply, CALL, Usage(1, 2), "exp")
         return reply
 
 
@@ -132,7 +157,7 @@ async def test_read_answers_from_the_cache_and_never_calls(cache_in: MakeCache, 
     assert (await ask(cache, b"two")).body == b"one"
     with pytest.raises(CacheMiss, match=r"key cdcdcdcdcdcd….*is not in the cache, .*--cache on to record it"):
         await ask(cache, b"three", key=OTHER)
-    await cache.keep(OTHER, Reply(200, {}, b"three"), CALL)
+    await cache.turn(OTHER).keep(Reply(200, {}, b"three"), CALL)
     assert store.get(OTHER) is None
     assert cache.counts == CacheCounts(hits=1, misses=1)
 
@@ -185,10 +210,11 @@ async def test_an_answer_whose_caller_is_cancelled_while_it_is_kept_is_not_asked
     cache, is_calling, is_answered = cache_in("on"), asyncio.Event(), asyncio.Event()
 
     async def call() -> None:
-        async with cache.turn(KEY):
+        turn = cache.turn(KEY)
+        async with turn:
             is_calling.set()
             await is_answered.wait()
-            await cache.keep(KEY, Reply(200, {}, b"one"), CALL)
+            await turn.keep(Reply(200, {}, b"one"), CALL)
 
     first = asyncio.create_task(call())
     await is_calling.wait()
@@ -215,13 +241,14 @@ def a_busy_database(path: Path) -> Iterator[None]:
 
 
 async def test_without_a_store_equal_asks_at_once_still_make_one_call() -> None:
-    cache = ResponseCache("on")
+    cache = RunsCache("on")
 
     async def slow() -> Reply:
-        async with cache.turn(KEY) as kept:
+        turn = cache.turn(KEY)
+        async with turn as kept:
             if kept is None:
                 await asyncio.sleep(0)
-                await cache.keep(KEY, Reply(200, {}, b"one"), CALL)
+                await turn.keep(Reply(200, {}, b"one"), CALL)
                 return Reply(200, {}, b"one")
             return kept
 
@@ -235,8 +262,8 @@ async def test_without_a_store_equal_asks_at_once_still_make_one_call() -> None:
 
 async def test_a_call_is_recorded_and_replayed_without_the_cache(tmp_path: Path, store: CacheStore) -> None:
     cassettes = Cassettes(tmp_path / "cassettes")
-    await ask(ResponseCache("on", store=store, cassettes=cassettes), b'{"a":1}')
-    offline = ResponseCache("read", cassettes=cassettes)
+    await ask(RunsCache("on", store=store, cassettes=cassettes), b'{"a":1}')
+    offline = RunsCache("read", cassettes=cassettes)
 
     reply = await ask(offline, b"never")
 
@@ -244,36 +271,49 @@ async def test_a_call_is_recorded_and_replayed_without_the_cache(tmp_path: Path,
 
 
 async def test_an_answer_from_a_warm_cache_is_recorded_too(tmp_path: Path, store: CacheStore) -> None:
-    await ask(ResponseCache("on", store=store), b"one")
+    await ask(RunsCache("on", store=store), b"one")
     cassettes = Cassettes(tmp_path / "cassettes")
 
-    await ask(ResponseCache("on", store=store, cassettes=cassettes), b"two")
+    await ask(RunsCache("on", store=store, cassettes=cassettes), b"two")
 
     assert cassettes.has(KEY)
 
 
 async def test_read_records_nothing(tmp_path: Path, store: CacheStore) -> None:
-    await ask(ResponseCache("on", store=store), b"one")
+    await ask(RunsCache("on", store=store), b"one")
     cassettes = Cassettes(tmp_path / "cassettes")
 
-    await ask(ResponseCache("read", store=store, cassettes=cassettes), b"two")
+    await ask(RunsCache("read", store=store, cassettes=cassettes), b"two")
 
     assert not cassettes.has(KEY)
 
 
 async def test_refresh_records_anew(tmp_path: Path, store: CacheStore) -> None:
     cassettes = Cassettes(tmp_path / "cassettes")
-    await ask(ResponseCache("on", store=store, cassettes=cassettes), b"1")
-    await ask(ResponseCache("refresh", store=store, cassettes=cassettes), b"2")
+    await ask(RunsCache("on", store=store, cassettes=cassettes), b"1")
+    await ask(RunsCache("refresh", store=store, cassettes=cassettes), b"2")
 
     recorded = cassettes.get(KEY)
     assert recorded is not None
     assert recorded.body == b"2"
 
 
+async def test_two_runs_on_one_cache_keep_to_their_own_modes(store: CacheStore) -> None:
+    cache = ResponseCache(store=store)
+    reading, refreshing, again = RunsCache("on"), RunsCache("refresh"), RunsCache("refresh")
+    for run in (reading, refreshing, again):
+        run.cache = cache
+    await ask(reading, b"one")
+
+    assert (await ask(refreshing, b"two")).body == b"two"
+    assert (await ask(reading, b"never")).body == b"two"
+    assert (await ask(refreshing, b"never")).body == b"two"
+    assert (await ask(again, b"three")).body == b"three"
+
+
 async def test_a_cassette_that_cannot_be_written_fails_no_run(tmp_path: Path, store: CacheStore) -> None:
     (tmp_path / "cassettes").write_text("a file")
-    cache = ResponseCache("on", store=store, cassettes=Cassettes(tmp_path / "cassettes"))
+    cache = RunsCache("on", store=store, cassettes=Cassettes(tmp_path / "cassettes"))
 
     assert (await ask(cache, b"one")).body == b"one"
     assert (await ask(cache, b"two")).body == b"one"

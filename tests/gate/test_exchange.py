@@ -17,7 +17,8 @@ import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.errors import MissingKey
-from evalve.gate.cache import CacheMode, ResponseCache
+from evalve.gate.accounts import Account, CacheMode
+from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
@@ -44,6 +45,7 @@ from evalve.gate.state import MemoryState
 from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time
+from fake_surroundings import FakeSurroundings
 
 KEY = "sk-very-secret-0123456789"
 URL = "https://api.anthropic.com/v1/messages"
@@ -142,18 +144,19 @@ class World:
 
     def __init__(self, folder: Path, *, limits: Limits = WIDE, mode: CacheMode = "on") -> None:
         self.store = CacheStore(folder, inline=True)
-        self.cache = ResponseCache(mode, store=self.store)
+        self.cache = ResponseCache(store=self.store)
+        self.account = Account(mode)
         self.state = MemoryState(now_s=lambda: asyncio.get_running_loop().time())
         self.limiter = Limiter(self.state, limits_for=lambda call: limits)
         self.retries = Retries(random=lambda: 0.0)
-        self.meter = Meter(price)
         self.gate = Gate(
             read=recognised,
             cache=self.cache,
             retries=self.retries,
             limiter=self.limiter,
             estimates=Estimates(),
-            meter=self.meter,
+            meter=Meter(price),
+            account=lambda: self.account,
         )
 
     async def in_flight(self) -> int:
@@ -209,7 +212,7 @@ async def test_what_no_dialect_reads_passes_straight_through(world: World) -> No
 
     assert (reply.status, status) == (500, 200)
     assert await world.state.views() == []
-    assert world.meter.totals()["requests"] == 0
+    assert world.account.totals()["requests"] == 0
     assert world.cache.counts.misses == 0
 
 
@@ -220,7 +223,7 @@ async def test_a_hit_spends_no_budget_and_waits_for_no_limit(tmp_path: Path) -> 
     loop = asyncio.get_running_loop()
     first = await world.gate.exchange(a_request(), sender)
     asked_s = loop.time()
-    world.gate.budget_usd = 0.0
+    world.account.budget.limit_usd = 0.0
 
     second = await world.gate.exchange(a_request(), sender)
 
@@ -228,7 +231,7 @@ async def test_a_hit_spends_no_budget_and_waits_for_no_limit(tmp_path: Path) -> 
     assert second.body == first.body
     assert loop.time() == asked_s
     assert len(sender.sent_at_s) == 1
-    assert (world.meter.totals()["cached"], world.meter.totals()["cost_usd"]) == (1, 0.05)
+    assert (world.account.totals()["cached"], world.account.totals()["cost_usd"]) == (1, 0.05)
     world.store.close()
 
 
@@ -240,7 +243,7 @@ async def test_equal_requests_at_once_are_sent_once(world: World) -> None:
 
     assert [reply.body for reply in replies] == [ok().body] * 5
     assert len(sender.sent_at_s) == 1
-    assert (world.meter.totals()["requests"], world.meter.totals()["cached"]) == (1, 4)
+    assert (world.account.totals()["requests"], world.account.totals()["cached"]) == (1, 4)
 
 
 @virtually
@@ -401,14 +404,14 @@ async def test_what_is_wrong_with_the_request_is_told_at_once(status: int, world
 async def test_spent_credit_stops_the_run_at_once(world: World) -> None:
     message = "Your credit balance is too low to access the Anthropic API."
     sender = FakeSender([failed(400, "invalid_request_error", message)])
-    reasons: list[str] = []
+    run = FakeSurroundings()
 
-    with in_sample(stop_run=reasons.append):
+    with in_sample(surroundings=run):
         reply = await world.gate.exchange(a_request(), sender)
 
     assert (reply.status, len(sender.sent_at_s)) == (400, 1)
-    assert len(reasons) == 1
-    assert "credit balance" in reasons[0]
+    assert len(run.reasons) == 1
+    assert "credit balance" in run.reasons[0]
 
 
 @pytest.mark.parametrize("reached", [False, True])
@@ -430,7 +433,7 @@ async def test_what_there_was_no_key_for_is_no_call_and_holds_no_place(stream: b
     with in_sample() as sample, pytest.raises(MissingKey):
         await (world.chunks(request, sender) if stream else world.gate.exchange(request, sender))
 
-    assert (sample.calls.requests, world.meter.totals()["requests"]) == (0, 0)
+    assert (sample.calls.requests, world.account.totals()["requests"]) == (0, 0)
     assert await world.in_flight() == 0
 
 
@@ -542,7 +545,7 @@ async def test_what_is_still_no_answer_after_another_try_says_so_and_is_not_kept
     assert reply.problem is not None
     assert reply.problem.kind == "no_answer"
     assert world.cache.counts.stored == 0
-    assert world.meter.totals()["output_tokens"] == 2 * 3  # each was paid for
+    assert world.account.totals()["output_tokens"] == 2 * 3  # each was paid for
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -597,7 +600,7 @@ async def test_what_was_kept_and_is_no_answer_is_missing_with_a_warning(
     key = numbered_key(
         content_key(a_request(), meaning_headers=understood[0].meaning_headers), repeat=0, ordinal=0
     )
-    await world.cache.keep(key, Reply(200, {}, body), understood[1])
+    await world.cache.turn(key, world.account).keep(Reply(200, {}, body), understood[1])
 
     reply = await world.gate.exchange(a_request(), FakeSender())
     again = await world.gate.exchange(a_request(), FakeSender())
@@ -715,7 +718,7 @@ async def test_a_kept_stream_is_replayed_byte_for_byte(world: World) -> None:
     assert reply.cached
     assert b"".join(first) == b"".join(again) == b"".join(EVENTS)
     assert len(sender.sent_at_s) == 1
-    totals = world.meter.totals()
+    totals = world.account.totals()
     assert (totals["requests"], totals["cached"], totals["output_tokens"]) == (1, 1, 5)
 
 
@@ -898,30 +901,30 @@ async def test_while_a_stream_is_open_equal_requests_wait_for_it(world: World) -
 
 @virtually
 async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -> None:
-    sender, reasons = FakeSender(), list[str]()
-    world.gate.budget_usd = 1.04  # a call costs 0.05, and may cost a dollar
+    sender, run = FakeSender(), FakeSurroundings()
+    world.account.budget.limit_usd = 1.04  # a call costs 0.05, and may cost a dollar
 
-    with in_sample(stop_run=reasons.append):
+    with in_sample(surroundings=run):
         await world.gate.exchange(a_request("one"), sender)
         with pytest.raises(SendError, match=r"budget of 1\.04 USD"):
             await world.gate.exchange(a_request("two"), sender)
 
     assert len(sender.sent_at_s) == 1
-    assert len(reasons) == 1
-    assert world.meter.spent_usd() == pytest.approx(0.05)
+    assert len(run.reasons) == 1
+    assert world.account.spent_usd() == pytest.approx(0.05)
 
 
 @virtually
 async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> None:
     sender = FakeSender([ok(output_tokens=10)])
     await world.gate.exchange(a_request("learn how long answers are"), sender)
-    world.gate.budget_usd = 2.6  # a call costs 0.1, and may cost a dollar
+    world.account.budget.limit_usd = 2.6  # a call costs 0.1, and may cost a dollar
 
     calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(30)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
-    assert world.meter.spent_usd() == pytest.approx(1.6)
+    assert world.account.spent_usd() == pytest.approx(1.6)
 
 
 @virtually
@@ -929,17 +932,17 @@ async def test_a_budget_holds_when_answers_turn_out_much_longer_than_before(worl
     sender = FakeSender(
         [*(ok(output_tokens=1) for _ in range(20)), *(ok(output_tokens=100) for _ in range(20))]
     )
-    world.gate.budget_usd = 5.0
+    world.account.budget.limit_usd = 5.0
 
     calls = [world.gate.exchange(a_request(f"{n}"), sender) for n in range(40)]
     await asyncio.gather(*calls, return_exceptions=True)
 
-    assert 3.0 < world.meter.spent_usd() <= 5.0
+    assert 3.0 < world.account.spent_usd() <= 5.0
 
 
 @virtually
 async def test_a_call_that_is_cancelled_or_fails_gives_its_share_of_the_budget_back(world: World) -> None:
-    world.gate.budget_usd = 1.5  # one call is expected to cost a dollar
+    world.account.budget.limit_usd = 1.5  # one call is expected to cost a dollar
     call = asyncio.create_task(world.gate.exchange(a_request("one"), FakeSender(takes_s=60)))
     await asyncio.sleep(0.1)
     call.cancel()
@@ -970,7 +973,7 @@ async def test_calls_are_counted_for_their_sample_and_for_the_process(tmp_path: 
     assert (mine.calls.input_tokens, mine.calls.output_tokens) == (10, 5)
     assert mine.calls.cost_usd == pytest.approx(0.05)
     assert mine.calls.waited_s > 0
-    totals = world.meter.totals()
+    totals = world.account.totals()
     assert (totals["requests"], totals["retries"], totals["cached"]) == (3, 1, 1)
     assert (totals["input_tokens"], totals["output_tokens"]) == (30, 12)
     assert totals["cost_usd"] == pytest.approx(0.12)
@@ -1026,7 +1029,7 @@ async def test_the_api_key_is_nowhere_but_in_the_request(
 
     assert KEY.encode() not in stored
     assert KEY not in caplog.text
-    assert KEY not in repr((call, views, world.meter.totals(), world.gate, world.limiter.holds()))
+    assert KEY not in repr((call, views, world.account.totals(), world.gate, world.limiter.holds()))
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -1086,16 +1089,16 @@ async def test_a_provider_that_refuses_is_obeyed(tmp_path: Path) -> None:
 
 
 async def test_a_spend_cap_is_met_once(world: World) -> None:
-    reasons: list[str] = []
+    run = FakeSurroundings()
     behaviour = Behaviour(faults=Faults())
 
     async with provided(behaviour) as (simulator, sender):
         simulator.adopt(replace(behaviour, spend_cap=spend_cap_of(0)))
-        with in_sample(stop_run=reasons.append):
+        with in_sample(surroundings=run):
             reply = await world.gate.exchange(a_request(url=f"{simulator.url}/v1/messages"), sender)
 
     assert 400 <= reply.status < 500
-    assert (simulator.stats.requests, len(reasons)) == (1, 1)
+    assert (simulator.stats.requests, len(run.reasons)) == (1, 1)
 
 
 def spend_cap_of(calls: int) -> Any:
@@ -1136,3 +1139,69 @@ async def test_a_server_that_is_not_there_is_an_error_in_the_end(world: World) -
 
     assert not told.value.reached
     assert KEY not in str(told.value)
+
+
+# -- what is left in the trace
+
+
+@dataclass
+class FakeTrace:
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def call(self, **told: Any) -> None:
+        self.calls.append(told)
+
+
+def traced(trace: FakeTrace, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(call[name] for name in names) for call in trace.calls]
+
+
+@virtually
+async def test_a_call_leaves_its_bodies_and_figures_in_the_trace_and_never_its_key(world: World) -> None:
+    trace, request = FakeTrace(), a_request()
+    sender = FakeSender([failed(529, "overloaded_error"), ok()])
+
+    with in_sample(trace=trace):
+        reply = await world.gate.exchange(request, sender)
+
+    (call,) = trace.calls
+    assert call["request"] is request.body
+    assert call["answer"] is reply.body
+    assert (call["provider"], call["model"], call["endpoint"]) == ("anthropic", "claude-test", "messages")
+    assert (call["status"], call["problem"], call["tries"], call["streamed"]) == (200, None, 2, False)
+    assert (call["wall_s"], call["cost_usd"]) == (pytest.approx(2.0), pytest.approx(0.05))
+    assert (call["usage"]["input_tokens"], call["usage"]["output_tokens"]) == (10, 5)
+    assert KEY not in repr(call)
+
+
+@virtually
+async def test_cached_answers_and_final_failures_are_traced_too(world: World) -> None:
+    trace = FakeTrace()
+    await world.gate.exchange(a_request("cached"), FakeSender())
+
+    with in_sample(trace=trace):
+        await world.gate.exchange(a_request("cached"), FakeSender())
+        await world.gate.exchange(a_request("wrong"), FakeSender([failed(400, message="no such model")]))
+        with pytest.raises(SendError):
+            await world.gate.exchange(a_request("lost"), FakeSender([SendError("reset", reached=True)]))
+
+    assert traced(trace, "cached", "status", "problem", "tries") == [
+        (True, 200, None, 0),
+        (False, 400, "anthropic answered 400 api_error: no such model", 1),
+        (False, None, "reset", 6),
+    ]
+
+
+@virtually
+async def test_streams_are_traced_when_they_end_or_break_off(world: World) -> None:
+    trace = FakeTrace()
+
+    with in_sample(trace=trace):
+        await world.chunks(a_request("whole", stream=True), FakeSender())
+        async with world.gate.stream(a_request("left", stream=True), FakeSender()) as reply:
+            await anext(aiter(reply.chunks))
+
+    assert traced(trace, "streamed", "answer", "problem") == [
+        (True, b"".join(EVENTS), None),
+        (True, b"".join(EVENTS[:2]), "it was not read to its end"),
+    ]

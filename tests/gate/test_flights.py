@@ -56,6 +56,26 @@ def test_equal_calls_at_once_are_made_once() -> None:
     run_in_virtual_time(story())
 
 
+def test_who_asks_anew_is_not_given_what_another_only_finds_in_the_cache() -> None:
+    async def story() -> None:
+        flights = Flights()
+        await flights.board(KEY, nothing)
+        anew = [asyncio.create_task(flights.board(KEY, nothing, is_anew=True)) for _ in range(2)]
+        other = asyncio.create_task(flights.board(KEY, nothing))
+        await asyncio.sleep(0)
+
+        flights.land(KEY, ANSWER, is_found=True)
+        flights.leave(KEY)
+
+        assert await other == ANSWER
+        assert await anew[0] is None  # the call is its own
+        flights.land(KEY, Reply(200, {}, b"new"))
+        flights.leave(KEY)
+        assert await anew[1] == Reply(200, {}, b"new")
+
+    run_in_virtual_time(story())
+
+
 def test_each_who_waited_has_a_reply_of_its_own() -> None:
     async def story() -> None:
         flights = Flights()
@@ -333,6 +353,7 @@ def test_who_is_dead(holder: Holder, started_s: float | None, dead: bool) -> Non
 CALLER = """
 import asyncio, sys
 from pathlib import Path
+from evalve.gate.accounts import Account
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.flights import Flights
@@ -342,13 +363,14 @@ from evalve.gate.messages import Call, Reply
 async def main():
     store = CacheStore(Path(sys.argv[1]))
     leases = Leases(store.writer)
-    cache = ResponseCache("on", store=store, flights=Flights(leases))
-    async with cache.turn("ab" * 32) as reply:
+    cache = ResponseCache(store=store, flights=Flights(leases))
+    turn = cache.turn("ab" * 32, Account("on"))
+    async with turn as reply:
         if reply is None:
             print("calling", flush=True)
             line = await asyncio.to_thread(sys.stdin.readline)
             reply = Reply(200, {}, line.encode())
-            await cache.keep("ab" * 32, reply, Call("p", "h", "m", "m", "k", 1, None, False))
+            await turn.keep(reply, Call("p", "h", "m", "m", "k", 1, None, False))
     print("answer", reply.body.decode().strip(), reply.cached, flush=True)
     leases.close()
     store.close()

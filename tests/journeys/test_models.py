@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from project import Project
@@ -251,3 +252,172 @@ def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Sim
     assert ended.code == 0
     assert "sk-test-4711" not in ended.all
     assert [path for path in files if b"sk-test-4711" in path.read_bytes()] == []
+
+
+ONE_A_MINUTE = """
+    limits:
+      anthropic:
+        rpm: 1
+"""
+ASKING = {
+    "async": """
+        async def eval_asks(number, model):
+            begun(number)
+            await model.generate(f"{number}", max_tokens=20)
+            return True
+    """,
+    "sync": """
+        def eval_asks(number, model):
+            begun(number)
+            try:
+                model.generate_sync(f"{number}", max_tokens=20)
+            except Exception:
+                return False  # a stop is no failure of the call
+            return True
+    """,
+    "sdk": """
+        def eval_asks(number):
+            begun(number)
+            messages = [{"role": "user", "content": f"{number}"}]
+            asked = {"model": "claude-sonnet-5", "max_tokens": 9, "messages": messages}
+            try:
+                CLIENT.post(URL, json=asked, headers={"x-api-key": "sk", "anthropic-version": "2023-06-01"})
+            except Exception:
+                return False
+            return True
+    """,
+    "loops": """
+        def eval_asks(number, model):
+            begun(number)
+            asyncio.run(model.generate(f"{number}", max_tokens=20))
+            return True
+    """,
+}
+ASKS = """
+import asyncio, os
+import evalve
+
+CLIENT, URL = evalve.http_client(), os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+
+def begun(number):
+    with open("calls.txt", "a") as file:
+        file.write(f"{number} ")
+
+@evalve.foreach("number", range(6))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "begun"),
+    [
+        ("async", "3", 4),
+        ("async", "1", 2),
+        ("sync", "3", 4),
+        ("sync", "1", 2),
+        ("sdk", "3", 4),
+        ("sdk", "1", 2),
+        ("loops", "1", 2),
+    ],
+)
+def test_ctrl_c_ends_the_wait_for_a_limit_and_says_how_to_go_on(
+    kind: str, window: str, begun: int, project: Project, provider: Simulator
+) -> None:
+    project.write("evalve.yaml", ONE_A_MINUTE)
+    project.write("eval_asks.py", ASKS + dedent(ASKING[kind]))
+    chosen = [] if kind == "sdk" else MODEL
+    arguments = ["-m", "pytest", "eval_asks.py", *chosen, "--max-concurrency", window, "--experiment", "x"]
+    environment = at(provider, project.folder)
+
+    with project.started(*arguments, **environment) as run:
+        run.wait_until(lambda: len(project.read("calls.txt").split()) == begun, "calls that wait")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert next(iter(project.values("x").values())) == [True]
+    assert provider.stats.requests == 1  # the second would have gone a minute later
+    assert any("To go on: " in line for line in ended.summary)
+
+    (project.folder / "evalve.yaml").unlink()
+    resumed = project.pytest(*arguments[2:], **environment)
+
+    assert resumed.code == 0
+    assert next(iter(project.values("x").values())) == [True] * 6
+    assert provider.stats.requests == 6
+
+
+def test_evaluations_awaited_together_keep_to_their_own_cache_mode_and_budget(
+    project: Project, provider: Simulator
+) -> None:
+    project.write(
+        "together.py",
+        """
+        import asyncio, json
+        import evalve
+
+        model = evalve.model("anthropic/claude-sonnet-5")
+
+        async def ask(n):
+            return bool((await model.generate(f"question {n}", max_tokens=20)).text)
+
+        @evalve.foreach("n", range(4))
+        async def eval_a(n):
+            return await ask(n)
+
+        @evalve.foreach("n", range(6))
+        async def eval_b(n):
+            return await ask(n)
+
+        async def told_of(evaluation):
+            try:
+                calls = (await evaluation).report["calls"]
+            except evalve.Interrupted:
+                return "stopped"
+            return [calls["requests"], calls["cached"], calls["cost_usd"] > 0]
+
+        async def main():
+            told = []
+            await eval_b(experiment="warm")
+            for budget_usd in (1.0, 0.0004):
+                told += await asyncio.gather(
+                    told_of(eval_a(experiment=f"a{budget_usd}", cache="off", budget_usd=budget_usd)),
+                    told_of(eval_b(experiment=f"b{budget_usd}", cache="on")),
+                    told_of(eval_b(experiment=f"c{budget_usd}", cache="refresh")),
+                )
+            print(json.dumps(told))
+
+        asyncio.run(main())
+        """,
+    )
+
+    ended = project.python("together.py", **at(provider, project.folder), EVALVE_PROGRESS="off")
+
+    assert ended.code == 0, ended.err
+    with_room, refused = json.loads(ended.out)[:3], json.loads(ended.out)[3:]
+    assert with_room == [[4, 0, True], [0, 6, False], [6, 0, True]]
+    assert refused == ["stopped", [0, 6, False], [6, 0, True]]
+
+
+def test_a_fixtures_call_during_a_run_is_the_runs(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_lazy.py",
+        """
+        import contextvars
+        import evalve
+
+        @evalve.foreach("n", range(2))
+        async def eval_lazy(n, model):
+            # a call of nobody's: a client's own task may have been begun before there were samples
+            await contextvars.Context().run(asyncio.ensure_future, model.generate(f"{n}", max_tokens=20))
+            return True
+
+        import asyncio
+        """,
+    )
+
+    ended = project.pytest("eval_lazy.py", *MODEL, "--cache", "off", **at(provider, project.folder))
+    again = project.pytest("eval_lazy.py", *MODEL, "--cache", "off", **at(provider, project.folder))
+
+    assert (ended.code, again.code) == (0, 0)
+    assert any("2 calls; " in line for line in ended.summary)
+    assert provider.stats.requests == 4

@@ -10,7 +10,7 @@ import queue
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
@@ -169,7 +169,8 @@ class _Work(Generic[T]):
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self.outcome.cancel()
+            # asyncio's, not that of futures: who waits for it must not take it for an error of the call
+            self.outcome.set_exception(asyncio.CancelledError())
         elif (error := task.exception()) is not None:
             self.outcome.set_exception(error)
         else:
@@ -179,7 +180,7 @@ class _Work(Generic[T]):
 class _End:
     """Closes a queue; carries what went wrong."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
@@ -208,7 +209,7 @@ class _Flow(Generic[Opened, Item]):
                     await self._room.acquire()
                     self.queue.put(item)
         except asyncio.CancelledError:
-            self._fail(CancelledError())
+            self._fail(asyncio.CancelledError())
             raise
         except Exception as error:  # raised again where it is waited for
             self._fail(error)
@@ -217,7 +218,7 @@ class _Flow(Generic[Opened, Item]):
         finally:
             self.ended.set()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not self.opened.done():
             self.opened.set_exception(error)
         self.queue.put(_End(error))

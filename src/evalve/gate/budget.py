@@ -13,10 +13,10 @@ class BudgetSpent(Exception):
 
 
 class Budget:
-    """One for a process; any thread and loop may use it."""
+    """One for a run; any thread and loop may use it."""
 
-    def __init__(self, spent_usd: Callable[[], float]) -> None:
-        self.limit_usd: float | None = None
+    def __init__(self, spent_usd: Callable[[], float], limit_usd: float | None = None) -> None:
+        self.limit_usd = limit_usd
         """`None` for no bound."""
         self._spent_usd = spent_usd
         self._lock = threading.Lock()
@@ -35,6 +35,10 @@ class Budget:
         """
         while (ended := self._reserved(usd, is_bound)) is not None:
             await asyncio.shield(asyncio.wrap_future(ended))
+
+    def reserve_now(self, usd: float, *, is_bound: bool) -> bool:
+        """`reserve` without waiting; false where it would wait."""
+        return self._reserved(usd, is_bound) is None
 
     def release(self, usd: float) -> None:
         """The call is over, and what it cost is counted."""

@@ -9,25 +9,21 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
 
+from evalve.gate.accounts import Account
 from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.cassettes import Cassettes
-from evalve.gate.flights import Flights
+from evalve.gate.flights import Flights, Park, not_parked
 from evalve.gate.messages import Call, Reply, Usage, Withheld
 
 _LOG = logging.getLogger(__name__)
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
-CacheMode = Literal["on", "off", "read", "refresh"]
-"""on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
-
-
 IsAnswer = Callable[[Reply], bool]
 
 
-def _any_reply(kept: Reply) -> bool:
+def _any_reply(cached: Reply) -> bool:
     return True
 
 
@@ -46,23 +42,20 @@ class CacheCounts:
 
 
 class ResponseCache:
-    """Any thread and loop may use it. Without a store nothing is kept beyond the process."""
+    """Any thread, loop and run may use it. Without a store nothing is kept beyond the process."""
 
     def __init__(
         self,
-        mode: CacheMode,
         *,
         store: CacheStore | None = None,
         flights: Flights | None = None,
         cassettes: Cassettes | None = None,
     ) -> None:
-        self.mode: CacheMode = mode
         self._store = store
         self._flights = flights or Flights()
         self._cassettes = cassettes
         self._counting = threading.Lock()
         self._hits = self._misses = self._stored = self._stored_bytes = 0
-        self._refreshed: set[bytes] = set()
         self._expects_hit = True
 
     @property
@@ -70,58 +63,15 @@ class ResponseCache:
         with self._counting:
             return CacheCounts(self._hits, self._misses, self._stored, self._stored_bytes)
 
-    def turn(self, key: str, is_answer: IsAnswer = _any_reply) -> CacheTurn:
-        """`async with cache.turn(key) as reply:` gives the kept answer, or `None`: then the call is ours.
+    def turn(
+        self, key: str, account: Account, *, is_answer: IsAnswer = _any_reply, park: Park = not_parked
+    ) -> CacheTurn:
+        """`async with cache.turn(key, account) as cached:` gives the answer, or `None`: the call is ours.
 
-        Others who ask the same wait until the block is left. What is kept in it answers them; if nothing
-        is, the next of them makes the call. What was kept and is no answer counts as missing.
+        Others who ask the same wait until the block is left, parked. What is kept in it answers them; if
+        nothing is, the next of them makes the call. What is in the cache and is no answer counts as missing.
         """
-        return CacheTurn(self, key, is_answer)
-
-    def lookup(self, key: str, is_answer: IsAnswer = _any_reply) -> Reply | None:
-        """The kept answer, if the mode allows to read it. Nothing is counted, and nobody waits."""
-        if self.mode == "off" or (self.mode == "refresh" and _short(key) not in self._refreshed):
-            return None
-        entry = self._entry(key, is_answer)
-        return entry.as_reply() if entry is not None else None
-
-    async def keep(
-        self, key: str, reply: Reply, call: Call, usage: Usage | None = None, experiment: str = ""
-    ) -> None:
-        """Return when a completely received 2xx is committed; other answers are not kept."""
-        if self.mode in ("off", "read") or reply.cached or not 200 <= reply.status < 300:
-            return
-        headers = lasting_headers(reply.headers)
-        entry = Entry(reply.status, headers, reply.body, call.provider, call.model, experiment, usage)
-        stored = self._store is not None and await self._store.put(key, entry)
-        if self._cassettes is not None:
-            await asyncio.to_thread(self._record, key, entry)
-        with self._counting:
-            self._stored += stored
-            self._stored_bytes += stored * len(reply.body)
-            if self.mode == "refresh":
-                self._refreshed.add(_short(key))
-        self._flights.land(key, entry.as_reply(), is_leased=not stored)
-
-    def replayed(self, reply: Reply) -> AsyncIterator[bytes]:
-        """A kept stream's body in chunks, one for each of its events."""
-        return replayed(reply.body)
-
-    async def _board(self, key: str, is_answer: IsAnswer) -> Reply | None:
-        # After a miss the next is expected to be one: its lease looks as well, on a connection that has the
-        # pages at hand. While answers are being written, ours has to read them anew each time, for 50 µs.
-        looks_first = self._expects_hit or self.mode != "on" or self._cassettes is not None
-        reply = self.lookup(key, is_answer) if looks_first else None
-        if reply is None and self.mode == "read":
-            self._count(hit=False)
-            raise CacheMiss(_told_of_miss(key, has_cassettes=self._cassettes is not None))
-        if reply is None:
-            reply = await self._flights.board(key, lambda: self.lookup(key, is_answer))
-        self._count(hit=reply is not None)
-        return reply
-
-    def _leave(self, key: str) -> None:
-        self._flights.leave(key)
+        return CacheTurn(self, key, account, is_answer, park)
 
     def _count(self, *, hit: bool) -> None:
         self._expects_hit = hit
@@ -131,8 +81,7 @@ class ResponseCache:
             else:
                 self._misses += 1
 
-    def _entry(self, key: str, is_answer: IsAnswer) -> Entry | None:
-        only_look = self.mode == "read"
+    def _entry(self, key: str, is_answer: IsAnswer, *, only_look: bool) -> Entry | None:
         stored = self._store.get(key, only_look=only_look) if self._store is not None else None
         entry = _usable(key, stored, is_answer)
         if self._cassettes is None:
@@ -143,6 +92,16 @@ class ResponseCache:
             self._record(key, entry)  # or a directory recorded with a warm cache would lack it
         return entry
 
+    async def _keep(self, key: str, entry: Entry) -> None:
+        """Return when it is committed, and land the flight."""
+        stored = self._store is not None and await self._store.put(key, entry)
+        if self._cassettes is not None:
+            await asyncio.to_thread(self._record, key, entry)
+        with self._counting:
+            self._stored += stored
+            self._stored_bytes += stored * len(entry.body)
+        self._flights.land(key, entry.as_reply(), is_leased=not stored)
+
     def _record(self, key: str, entry: Entry) -> None:
         if self._cassettes is not None:
             try:
@@ -152,26 +111,70 @@ class ResponseCache:
 
 
 class CacheTurn:
-    """One request's turn at the cache."""
+    """One request's turn at the cache, under the mode of its run."""
 
-    def __init__(self, cache: ResponseCache, key: str, is_answer: IsAnswer) -> None:
+    __slots__ = ("_account", "_cache", "_is_answer", "_is_ours", "_key", "_park")
+
+    def __init__(
+        self, cache: ResponseCache, key: str, account: Account, is_answer: IsAnswer, park: Park
+    ) -> None:
         self._cache = cache
         self._key = key
+        self._account = account
         self._is_answer = is_answer
+        self._park = park
         self._is_ours = False
 
     async def __aenter__(self) -> Reply | None:
-        if self._cache.mode == "off":
+        mode, cache = self._account.mode, self._cache
+        if mode == "off":
             return None
-        reply = await self._cache._board(self._key, self._is_answer)
-        self._is_ours = reply is None
+        # After a miss the next is expected to be one: its lease looks as well, on a connection that has the
+        # pages at hand. While answers are being written, ours has to read them anew each time, for 50 µs.
+        looks_first = cache._expects_hit or mode != "on" or cache._cassettes is not None
+        reply = self._lookup() if looks_first else None
+        if reply is None and mode == "read":
+            cache._count(hit=False)
+            raise CacheMiss(_told_of_miss(self._key, has_cassettes=cache._cassettes is not None))
+        if reply is None:
+            is_anew = self._is_to_be_asked_anew()
+            reply = await cache._flights.board(self._key, self._lookup, self._park, is_anew=is_anew)
+            self._is_ours = reply is None
+        cache._count(hit=reply is not None)
         return reply
+
+    async def keep(self, reply: Reply, call: Call, usage: Usage | None = None, experiment: str = "") -> None:
+        """Return when a completely received 2xx is committed; other answers are not kept."""
+        account = self._account
+        if account.mode in ("off", "read") or reply.cached or not 200 <= reply.status < 300:
+            return
+        headers = lasting_headers(reply.headers)
+        entry = Entry(reply.status, headers, reply.body, call.provider, call.model, experiment, usage)
+        await self._cache._keep(self._key, entry)
+        if account.mode == "refresh":
+            account.refreshed.add(_short(self._key))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Those who wait have the answer, or one of them makes the call."""
         if self._is_ours:
-            self._cache._leave(self._key)
+            self._is_ours = False
+            self._cache._flights.leave(self._key)
+
+    def _lookup(self) -> Reply | None:
+        """The answer, if the mode allows to read it. Nothing is counted, and nobody waits."""
+        if self._is_to_be_asked_anew():
+            return None
+        entry = self._cache._entry(self._key, self._is_answer, only_look=self._account.mode == "read")
+        return entry.as_reply() if entry is not None else None
+
+    def _is_to_be_asked_anew(self) -> bool:
+        account = self._account
+        return account.mode == "refresh" and _short(self._key) not in account.refreshed
 
 
 def _told_of_miss(key: str, *, has_cassettes: bool) -> str:

@@ -1,21 +1,26 @@
-"""Every call to a provider, layer by layer: cache → single flight → retries → limits → sender.
+"""Every call to a provider, layer by layer: cache → single flight → retries → budget → limits → sender.
 
-`Gate.exchange` gives whole answers, `Gate.stream` those whose body is passed on while it arrives. Both
-run on the caller's loop; what they share is the process's, and any thread and loop may use it.
+A whole answer is a stream that was read to its end, so there is one path: `Gate.exchange` reads it all at
+once, `Gate.stream` passes it on while it arrives. Both run on the caller's loop; what they share is the
+process's, and any thread and loop may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import TracebackType
+from typing import TypeVar
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
 from evalve.errors import LocalUnavailable, MissingKey
+from evalve.gate.accounts import Account
 from evalve.gate.budget import BudgetSpent
-from evalve.gate.cache import ResponseCache
+from evalve.gate.cache import CacheTurn, ResponseCache, replayed
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
 from evalve.gate.limiter import Limiter, Permit
@@ -23,48 +28,29 @@ from evalve.gate.messages import (
     Call,
     Cost,
     Dialect,
-    Dimension,
     Problem,
     Reply,
     Request,
     Sender,
     SendError,
-    Stated,
     StreamedReply,
     Usage,
     Withheld,
 )
 from evalve.gate.metering import Meter
 from evalve.gate.opening import Opening, opening_of
-from evalve.gate.retry import Retries, Story
+from evalve.gate.retry import Retries, RetryState
 from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
-from evalve.gate.waiting import Waiting
+
+T = TypeVar("T")
 
 UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
 
-
-@dataclass(slots=True)
-class _Errand:
-    """One request on its way through the layers."""
-
-    request: Request
-    call: Call
-    dialect: Dialect
-    sender: Sender
-    sample: SampleContext | None
-    reserved_usd: float = 0.0
-    """Of the budget, for the try under way."""
-
-    @property
-    def group(self) -> str:
-        """Whose turn it is when evaluations compete."""
-        return self.sample.evaluation if self.sample is not None else ""
-
-    def is_answer(self, kept: Reply) -> bool:
-        """Whether what was kept can be used: earlier versions kept every 200."""
-        return self.dialect.problem(kept, self.call) is None
+WAITS_FOR_BUDGET = "the budget"
+WAITS_FOR_RECOVERY = "the provider to recover"
+WAITS_FOR_EQUAL_CALL = "an equal call"
 
 
 class Gate:
@@ -79,157 +65,243 @@ class Gate:
         limiter: Limiter,
         estimates: Estimates,
         meter: Meter,
+        account: Callable[[], Account],
         clock: Clock = LOOP_CLOCK,
     ) -> None:
+        """`account` is whose a call is that belongs to no sample of a run."""
         self._read = read
-        self._cache = cache
-        self._retries = retries
-        self._limiter = limiter
-        self._estimates = estimates
-        self._meter = meter
-        self._clock = clock
-        self._spending = Spending(estimates, meter)
-
-    @property
-    def budget_usd(self) -> float | None:
-        """What may be spent by this process; `None` for no bound."""
-        return self._spending.budget.limit_usd
-
-    @budget_usd.setter
-    def budget_usd(self, limit_usd: float | None) -> None:
-        self._spending.budget.limit_usd = limit_usd
-
-    # -- whole answers
+        self.cache = cache
+        self.retries = retries
+        self.limiter = limiter
+        self.estimates = estimates
+        self.meter = meter
+        self.spending = Spending(estimates, meter)
+        self.clock = clock
+        self._account = account
 
     async def exchange(self, request: Request, sender: Sender) -> Reply:
         """The final answer, whatever its status; `SendError` where there is finally none."""
-        understood = self._read(request)
-        if understood is None:
+        exchange = self._begun(request, sender, is_whole=True)
+        if exchange is None:
             return await sender.send(request)  # not a call to a model: none of our business
-        dialect, call = understood
-        errand = _Errand(request, call, dialect, sender, SAMPLE.get())
-        key = self._key(errand)
-        if key is None:
-            return (await self._with_retries(errand)).final()
-        return await self._from_cache(errand, key)
-
-    async def _from_cache(self, errand: _Errand, key: str) -> Reply:
-        async with self._cache.turn(key, errand.is_answer) as kept:
-            if kept is not None:
-                self._meter.hit(errand.sample)
-                return kept
-            tried = await self._with_retries(errand)
-            if tried.problem is None:
-                await self._keep(errand, key, tried)
-            return tried.final()
-
-    async def _with_retries(self, errand: _Errand) -> _Tried:
-        with self._retries.begin(errand.call.host) as story:
-            while True:
-                with Waiting(errand.sample, "the provider to recover"):
-                    await story.may_send()
-                tried = await self._once(errand)
-                story.note(tried.problem)
-                if tried.problem is None or not await self._tries_again(errand, story, tried.problem):
-                    return tried
-
-    async def _once(self, errand: _Errand) -> _Tried:
-        """One try under the limits: what came, and what was wrong with it."""
-        permit = await self._admitted(errand)
-        try:
-            reply = await errand.sender.send(errand.request)
-        except SendError as error:
-            return await self._unanswered(errand, permit, error)
-        except (MissingKey, LocalUnavailable):
-            await self._not_sent(errand, permit)
-            raise
-        except BaseException:
-            # cancelled while the provider may be working: what was booked stays spent
-            await self._settle(errand, permit, permit.cost)
-            raise
-        return await self._answered(errand, permit, reply)
-
-    # -- streams
+        async with exchange as outcome:
+            return outcome.final()
 
     @asynccontextmanager
     async def stream(self, request: Request, sender: Sender) -> AsyncIterator[StreamedReply]:
         """Like `exchange`, with the body passed on as it arrives; its end is withheld until it is kept."""
-        understood = self._read(request)
-        if understood is None:
+        exchange = self._begun(request, sender, is_whole=False)
+        if exchange is None:
             async with sender.stream(request) as passed:
                 yield passed
             return
+        async with exchange as outcome:
+            yield exchange.as_it_comes(outcome)
+
+    def _begun(self, request: Request, sender: Sender, *, is_whole: bool) -> Exchange | None:
+        understood = self._read(request)
+        if understood is None:
+            return None
         dialect, call = understood
-        errand = _Errand(request, call, dialect, sender, SAMPLE.get())
-        key = self._key(errand)
-        if key is None:
-            async with self._live(errand, None) as reply:
-                yield reply
-            return
-        async with self._cache.turn(key, errand.is_answer) as kept:
-            if kept is None:
-                async with self._live(errand, key) as reply:
-                    yield reply
-            else:
-                self._meter.hit(errand.sample)
-                yield StreamedReply(kept.status, kept.headers, self._cache.replayed(kept), cached=True)
+        sample = SAMPLE.get()
+        account: Account | None = sample.account if sample is not None else None
+        return Exchange(self, request, call, dialect, sender, sample, account or self._account(), is_whole)
 
-    @asynccontextmanager
-    async def _live(self, errand: _Errand, key: str | None) -> AsyncIterator[StreamedReply]:
-        """A stream from the provider. Until a piece is passed on it is tried again like a whole answer."""
-        async with AsyncExitStack() as stack:
-            story = stack.enter_context(self._retries.begin(errand.call.host))
-            while True:
-                with Waiting(errand.sample, "the provider to recover"):
-                    await story.may_send()
-                begun = await self._begun(errand, stack)
-                story.note(begun.problem)
-                if begun.live is not None and begun.opening is not None:
-                    chunks = self._passed_on(errand, begun, begun.live, begun.opening, key)
-                    try:
-                        yield StreamedReply(begun.live.status, begun.live.headers, chunks)
-                    finally:
-                        # not left to the garbage collector; one that was never begun runs no `finally`
-                        await chunks.aclose()
-                        await self._broken_off(errand, begun)
-                    return
-                if begun.problem is None or not await self._tries_again(errand, story, begun.problem):
-                    final = begun.final()
-                    if begun.problem is None and key is not None:
-                        await self._keep(errand, key, begun)
-                    whole = _one_chunk(final.body)
-                    yield StreamedReply(final.status, final.headers, whole, problem=final.problem)
-                    return
 
-    async def _begun(self, errand: _Errand, stack: AsyncExitStack) -> _Tried:
-        """One try to open a stream; one that begins and goes on stays open on the stack."""
-        permit = await self._admitted(errand)
-        held = AsyncExitStack()
+@dataclass(slots=True)
+class Outcome:
+    """What came of a try: an answer, a stream that goes on, or nothing; and what is wrong with it."""
+
+    reply: Reply | None = None
+    opening: Opening | None = None
+    error: SendError | None = None
+    problem: Problem | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+    def final(self) -> Reply:
+        if self.reply is not None:
+            return self.reply
+        assert self.error is not None
+        raise self.error
+
+
+class Exchange:
+    """One request on its way through the layers. Entered, it gives the outcome; left, it holds nothing."""
+
+    __slots__ = (
+        "_account",
+        "_began_s",
+        "_call",
+        "_chunks",
+        "_dialect",
+        "_gate",
+        "_group",
+        "_is_whole",
+        "_open",
+        "_opening",
+        "_permit",
+        "_request",
+        "_reserved_usd",
+        "_sample",
+        "_sender",
+        "_started_s",
+        "_tries",
+        "_turn",
+    )
+
+    def __init__(
+        self,
+        gate: Gate,
+        request: Request,
+        call: Call,
+        dialect: Dialect,
+        sender: Sender,
+        sample: SampleContext | None,
+        account: Account,
+        is_whole: bool,
+    ) -> None:
+        self._gate = gate
+        self._request = request
+        self._call = call
+        self._dialect = dialect
+        self._sender = sender
+        self._sample = sample
+        self._account = account
+        self._is_whole = is_whole
+        self._group = sample.evaluation if sample is not None else ""
+        """Whose turn it is when evaluations compete."""
+        self._turn: CacheTurn | None = None
+        self._tries: RetryState | None = None
+        self._permit: Permit | None = None
+        """Of the try under way, until it is settled."""
+        self._reserved_usd = 0.0
+        """Of the budget, for the same."""
+        self._open: AsyncExitStack | None = None
+        self._opening: Opening | None = None
+        """Of a stream that goes on."""
+        self._chunks: AsyncGenerator[bytes, None] | None = None
+        self._started_s = self._began_s = 0.0
+        """For the trace: as a date, and by the clock."""
+
+    async def __aenter__(self) -> Outcome:
+        sample = self._sample
+        if sample is not None:
+            if sample.surroundings is not None:
+                sample.surroundings.call_begins()
+            if sample.trace is not None:
+                self._started_s, self._began_s = time.time(), self._gate.clock.now_s()
         try:
-            live = await held.enter_async_context(errand.sender.stream(errand.request))
-            begins = partial(errand.dialect.begins, errand.call)
-            opening = await opening_of(live, begins, errand.dialect.ends)
+            outcome = await self._from_cache()
+        except BaseException as error:
+            await self._left()
+            if isinstance(error, SendError | MissingKey | LocalUnavailable):
+                self._trace(problem=str(error))
+            raise
+        if outcome.opening is None:
+            self._trace_outcome(outcome)
+        return outcome
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._left()
+
+    async def _left(self) -> None:
+        """Give back whatever is still held: the stream, its booking, the circuit's leave, the flight."""
+        try:
+            if self._chunks is not None:
+                # not left to the garbage collector; one that was never begun runs no `finally`
+                await self._chunks.aclose()
+            if self._open is not None:
+                await self._broken_off()
+                opened, self._open = self._open, None
+                await opened.aclose()
+        finally:
+            if self._tries is not None:
+                self._tries.end()
+            if self._turn is not None:
+                self._turn.end()
+            if self._sample is not None and self._sample.surroundings is not None:
+                self._sample.surroundings.call_ends()
+
+    # -- the layers, from the outermost to the sender
+
+    async def _from_cache(self) -> Outcome:
+        key = self._key()
+        if key is None:
+            return await self._with_retries()
+        turn = self._gate.cache.turn(key, self._account, is_answer=self._is_answer, park=self._for_equal_call)
+        self._turn = turn
+        cached = await turn.__aenter__()
+        if cached is not None:
+            self._gate.meter.hit(self._account, self._sample)
+            return Outcome(cached)
+        outcome = await self._with_retries()
+        await self._keep(outcome)
+        return outcome
+
+    async def _with_retries(self) -> Outcome:
+        """Until a piece of it was passed on, a stream is tried again like a whole answer."""
+        tries = self._tries = self._gate.retries.begin(self._call.host)
+        while True:
+            if not tries.may_send_now():
+                await self._parked(tries.may_send(), WAITS_FOR_RECOVERY)
+            outcome = await self._once()
+            tries.note(outcome.problem)
+            if outcome.problem is None or not await self._tries_again(tries, outcome.problem):
+                return outcome
+
+    async def _once(self) -> Outcome:
+        """One try within the budget and the limits: what came, and what was wrong with it."""
+        await self._reserve()
+        await self._admit()
+        try:
+            came = await self._opened()
         except SendError as error:
-            await held.aclose()
-            return await self._unanswered(errand, permit, error)
+            return await self._unanswered(error)
         except (MissingKey, LocalUnavailable):
-            await held.aclose()
-            await self._not_sent(errand, permit)
+            await self._not_sent()
             raise
         except BaseException:
-            await held.aclose()
-            await self._settle(errand, permit, permit.cost)
+            # cancelled while the provider may be working: what was booked stays spent
+            await self._settle(None)
+            raise
+        return await self._answered(came) if isinstance(came, Reply) else Outcome(opening=came)
+
+    async def _opened(self) -> Reply | Opening:
+        """What the sender gives: a whole reply, or a stream of which a first piece can be passed on.
+
+        The one place that tells the two apart: a sender reads a whole reply cheaper than a stream.
+        """
+        if self._is_whole:
+            return await self._sender.send(self._request)
+        opened = AsyncExitStack()
+        try:
+            live = await opened.enter_async_context(self._sender.stream(self._request))
+            begins = partial(self._dialect.begins, self._call)
+            opening = await opening_of(live, begins, self._dialect.ends)
+        except BaseException:
+            await opened.aclose()
             raise
         if opening.is_over:
-            await held.aclose()
-            reply = Reply(live.status, live.headers, b"".join(opening.chunks))
-            return await self._answered(errand, permit, reply)
-        stack.push_async_exit(held)
-        return _Tried(live=live, opening=opening, permit=permit)
+            await opened.aclose()
+            return opening.so_far()
+        self._open, self._opening = opened, opening
+        return opening
 
-    async def _passed_on(
-        self, errand: _Errand, begun: _Tried, live: StreamedReply, opening: Opening, key: str | None
-    ) -> AsyncGenerator[bytes, None]:
+    # -- a stream that goes on
+
+    def as_it_comes(self, outcome: Outcome) -> StreamedReply:
+        opening = outcome.opening
+        if opening is not None:
+            self._chunks = self._passed_on(opening)
+            return StreamedReply(opening.live.status, opening.live.headers, self._chunks)
+        reply = outcome.final()
+        chunks = replayed(reply.body) if reply.cached else _one_chunk(reply.body)
+        return StreamedReply(reply.status, reply.headers, chunks, cached=reply.cached, problem=reply.problem)
+
+    async def _passed_on(self, opening: Opening) -> AsyncGenerator[bytes, None]:
         """The stream's chunks as they come; its end is given when the whole is kept and settled.
 
         Where there is no whole, it is given too, for it may say why, and then the error is raised.
@@ -244,158 +316,216 @@ class Gate:
                 if not opening.has_end:
                     passed_on += 1
                     yield chunk
-        except SendError:
-            await self._broken_off(errand, begun)
-            for chunk in received[passed_on:]:
-                yield chunk
+        except BaseException as error:
+            await self._broken_off(error)
+            if isinstance(error, SendError):
+                for chunk in received[passed_on:]:
+                    yield chunk
             raise
-        except BaseException:
-            await self._broken_off(errand, begun)
-            raise
-        permit, begun.permit = begun.permit, None
-        assert permit is not None
-        reply = Reply(live.status, live.headers, b"".join(received))
-        tried = await self._answered(errand, permit, reply)
-        if tried.problem is None and key is not None:
-            await self._keep(errand, key, tried)
+        outcome = await self._answered(opening.so_far())
+        await self._keep(outcome)
+        self._trace_outcome(outcome)
         for chunk in received[passed_on:]:
             yield chunk
-        if tried.problem is not None:
-            raise SendError(tried.problem.message, reached=True)
+        if outcome.problem is not None:
+            raise SendError(outcome.problem.message, reached=True)
 
-    async def _broken_off(self, errand: _Errand, begun: _Tried) -> None:
+    async def _broken_off(self, error: BaseException | None = None) -> None:
         """A stream that was not read to its end: what was booked for it stays spent."""
-        permit, begun.permit = begun.permit, None
-        if permit is not None and begun.live is not None:
-            stated = errand.dialect.stated(begun.live.headers)
-            await self._settle(errand, permit, permit.cost, stated=stated)
+        opening = self._opening
+        if self._permit is None or opening is None:
+            return
+        await self._settle(None, headers=opening.live)
+        why = str(error) if isinstance(error, SendError) else "it was not read to its end"
+        self._trace(opening.so_far(), problem=why)
 
     # -- the layers' own steps
 
-    def _key(self, errand: _Errand) -> str | None:
+    def _key(self) -> str | None:
         """The cache key, or `None` where the cache is off."""
-        if self._cache.mode == "off":
-            errand.request.forget_json()
+        if self._account.mode == "off":
+            self._request.forget_json()
             return None
-        content = content_key(errand.request, meaning_headers=errand.dialect.meaning_headers)
-        errand.request.forget_json()
-        sample = errand.sample
+        content = content_key(self._request, meaning_headers=self._dialect.meaning_headers)
+        self._request.forget_json()
+        sample = self._sample
         if sample is None:
             return numbered_key(content, repeat=0, ordinal=0)
         ordinals = sample.calls.ordinals
         ordinal = ordinals[content] = ordinals.get(content, -1) + 1
         return numbered_key(content, repeat=sample.repeat, ordinal=ordinal)
 
-    async def _admitted(self, errand: _Errand) -> Permit:
-        await self._reserve(errand)
+    def _is_answer(self, cached: Reply) -> bool:
+        """Whether what is in the cache can be used: earlier versions kept every 200."""
+        return self._dialect.problem(cached, self._call) is None
 
-        def cost() -> Cost:
-            expected = self._estimates.expected(errand.call, errand.group)
-            return errand.dialect.booked(
-                errand.call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
-            )
+    async def _keep(self, outcome: Outcome) -> None:
+        if self._turn is None or outcome.reply is None or outcome.problem is not None:
+            return
+        experiment = self._sample.experiment if self._sample is not None else ""
+        await self._turn.keep(outcome.reply, self._call, outcome.usage, experiment)
 
+    async def _tries_again(self, tries: RetryState, problem: Problem) -> bool:
+        """Wait for the next try, if there is one. Nothing is booked meanwhile."""
+        delay_s = tries.next_delay_s(problem)
+        if delay_s is None:
+            return False
+        self._gate.meter.retry(self._account, self._sample, delay_s)
+        pause = self._gate.clock.sleep(delay_s)
+        if problem.kind == "rate_limit":
+            await self._held(pause, WAITS_FOR_LIMITS)
+        else:
+            await self._parked(pause, problem.kind.replace("_", " "))
+        return True
+
+    async def _reserve(self) -> None:
+        """Stop the run before a call that would exceed the person's budget."""
+        budget = self._account.budget
+        usd, is_bound = 0.0, False
+        if budget.limit_usd is not None:
+            usd, is_bound = self._gate.spending.ahead_usd(self._call, self._group)
         try:
-            with Waiting(errand.sample, WAITS_FOR_LIMITS):
-                permit = await self._limiter.admit(errand.call, cost, group=errand.group)
-        except BaseException:
-            self._spending.budget.release(errand.reserved_usd)
-            raise
-        self._meter.sent(errand.sample, permit.waited_s)
-        return permit
+            if not budget.reserve_now(usd, is_bound=is_bound):
+                await self._held(budget.reserve(usd, is_bound=is_bound), WAITS_FOR_BUDGET)
+        except BudgetSpent as error:
+            if self._sample is not None:
+                self._sample.stop_run(str(error))
+            raise Withheld(str(error)) from None
+        self._reserved_usd = usd
 
-    async def _answered(self, errand: _Errand, permit: Permit, reply: Reply) -> _Tried:
+    async def _admit(self) -> None:
+        limiter = self._gate.limiter
+        try:
+            permit = limiter.admit_now(self._call, self._booked)
+            if permit is None:
+                self._account.scopes.add(self._call.scope)
+                admitted = limiter.admit(self._call, self._booked, group=self._group)
+                permit = await self._held(admitted, WAITS_FOR_LIMITS)
+                self._account.note_admitted(permit.scope, permit.started_at_s, permit.cost)
+        except BaseException:
+            self._account.budget.release(self._reserved_usd)
+            raise
+        self._permit = permit
+        self._gate.meter.sent(self._account, self._sample, permit.waited_s)
+
+    def _booked(self) -> Cost:
+        expected = self._gate.estimates.expected(self._call, self._group)
+        return self._dialect.booked(
+            self._call, input_tokens=expected.input_tokens, output_tokens=expected.output_tokens
+        )
+
+    async def _answered(self, reply: Reply) -> Outcome:
         """An answer came: settle what it took, and see what is wrong with it."""
-        dialect, call = errand.dialect, errand.call
+        dialect, call, meter = self._dialect, self._call, self._gate.meter
+        assert self._permit is not None
         problem = reply.problem = dialect.problem(reply, call)
-        stated = dialect.stated(reply.headers)
         # a refused request counts as one; its tokens were never used
-        actual: Cost = permit.cost if reply.status < 300 else {"requests": permit.cost.get("requests", 0.0)}
+        actual = None if reply.status < 300 else self._only_the_request()
         usage = dialect.usage(call, reply.body) if reply.status < 300 else None
+        cost_usd: float | None = None
         if usage is not None:  # also where it is no answer: it is paid for
             actual = dialect.charged(call, usage)
-            self._estimates.observe(call, usage, errand.group, actual.get("input_tokens"))
-            self._meter.used(call, usage, errand.sample)
+            self._gate.estimates.observe(call, usage, self._group, actual.get("input_tokens"))
+            cost_usd = meter.used(self._account, self._sample, call, usage)
         elif problem is None:
-            self._meter.used_unknown(errand.sample)
-            self._spending.budget.keep(errand.reserved_usd)
+            meter.used_unknown(self._account, self._sample)
+            self._account.budget.keep(self._reserved_usd)
+        outcome = Outcome(reply, problem=problem, usage=usage, cost_usd=cost_usd)
         if problem is None:
-            await self._settle(errand, permit, actual, stated=stated)
-            return _Tried(reply=reply, usage=usage)
-        self._meter.problem(problem, errand.sample)
+            await self._settle(actual, headers=reply)
+            return outcome
+        meter.problem(self._account, self._sample, problem)
         refusal = None
         if problem.kind == "rate_limit":
             refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
-        await self._settle(errand, permit, actual, stated=stated, refusal=refusal)
-        if problem.kind == "spent" and errand.sample is not None:
-            errand.sample.stop_run(problem.message)
-        return _Tried(reply=reply, problem=problem)
+        await self._settle(actual, headers=reply, refusal=refusal)
+        if problem.kind == "spent" and self._sample is not None:
+            self._sample.stop_run(problem.message)
+        return outcome
 
-    async def _unanswered(self, errand: _Errand, permit: Permit, error: SendError) -> _Tried:
+    async def _unanswered(self, error: SendError) -> Outcome:
         """No answer came: what the provider may have worked on stays spent."""
-        spent: Cost = permit.cost if error.reached else {"requests": permit.cost.get("requests", 0.0)}
-        await self._settle(errand, permit, spent)
-        return _Tried(error=error, problem=Problem("connection", str(error)))
+        await self._settle(None if error.reached else self._only_the_request())
+        return Outcome(error=error, problem=Problem("connection", str(error)))
 
-    async def _not_sent(self, errand: _Errand, permit: Permit) -> None:
+    async def _not_sent(self) -> None:
         """There was nothing to send it with: it took nothing, and does not count as a call."""
-        self._meter.unsent(errand.sample)
-        await self._settle(errand, permit, {})
+        self._gate.meter.unsent(self._account, self._sample)
+        await self._settle({})
 
-    async def _tries_again(self, errand: _Errand, story: Story, problem: Problem) -> bool:
-        """Wait for the next try, if there is one. Nothing is held meanwhile."""
-        delay_s = story.next_delay_s(problem)
-        if delay_s is None:
-            return False
-        self._meter.retry(delay_s, errand.sample)
-        with Waiting(errand.sample, problem.kind.replace("_", " ")):
-            await self._clock.sleep(delay_s)
-        return True
-
-    async def _keep(self, errand: _Errand, key: str, tried: _Tried) -> None:
-        experiment = errand.sample.experiment if errand.sample is not None else ""
-        await self._cache.keep(key, tried.final(), errand.call, tried.usage, experiment)
-
-    async def _reserve(self, errand: _Errand) -> None:
-        """Stop the run before a call that would exceed the person's budget."""
-        try:
-            errand.reserved_usd = await self._spending.reserve(errand.call, errand.group)
-        except BudgetSpent as error:
-            if errand.sample is not None:
-                errand.sample.stop_run(str(error))
-            raise Withheld(str(error)) from None
+    def _only_the_request(self) -> Cost:
+        assert self._permit is not None
+        return {"requests": self._permit.cost.get("requests", 0.0)}
 
     async def _settle(
         self,
-        errand: _Errand,
-        permit: Permit,
-        actual: Cost,
+        actual: Cost | None,
         *,
-        stated: Mapping[Dimension, Stated] | None = None,
+        headers: Reply | StreamedReply | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._spending.budget.release(errand.reserved_usd)
-        await self._limiter.settle(permit, actual, stated=stated, refusal=refusal)
+        """Give back what the try was lent; `actual` is `None` where what was booked stays spent."""
+        permit, self._permit = self._permit, None
+        assert permit is not None
+        self._account.budget.release(self._reserved_usd)
+        stated = None if headers is None else self._dialect.stated(headers.headers)
+        await self._gate.limiter.settle(
+            permit, permit.cost if actual is None else actual, stated=stated, refusal=refusal
+        )
 
+    # -- what the sample around it is told
 
-@dataclass(slots=True)
-class _Tried:
-    """What one try gave: an answer, an open stream, or nothing; and what is wrong with it."""
+    def _parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
+        return awaitable if self._sample is None else self._sample.parked(awaitable, reason)
 
-    reply: Reply | None = None
-    live: StreamedReply | None = None
-    opening: Opening | None = None
-    permit: Permit | None = None
-    error: SendError | None = None
-    problem: Problem | None = None
-    usage: Usage | None = None
+    def _held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
+        return awaitable if self._sample is None else self._sample.held(awaitable, reason)
 
-    def final(self) -> Reply:
-        if self.reply is not None:
-            return self.reply
-        assert self.error is not None
-        raise self.error
+    def _for_equal_call(self, awaitable: Awaitable[T]) -> Awaitable[T]:
+        return self._parked(awaitable, WAITS_FOR_EQUAL_CALL)
+
+    def _trace_outcome(self, outcome: Outcome) -> None:
+        told = outcome.problem.message if outcome.problem is not None else None
+        self._trace(outcome.reply, problem=told, usage=outcome.usage, cost_usd=outcome.cost_usd)
+
+    def _trace(
+        self,
+        reply: Reply | None = None,
+        *,
+        problem: str | None = None,
+        usage: Usage | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """The call is over. Bodies are handed over as they are; headers, which have keys in them, never."""
+        if self._sample is None or self._sample.trace is None:
+            return
+        call = self._call
+        self._sample.trace.call(
+            provider=call.provider,
+            model=call.model,
+            endpoint=call.endpoint,
+            request=self._request.body,
+            answer=None if reply is None else reply.body,
+            status=None if reply is None else reply.status,
+            problem=problem,
+            cached=reply is not None and reply.cached,
+            streamed=not self._is_whole,
+            tries=0 if self._tries is None else self._tries.sent,
+            started_s=self._started_s,
+            wall_s=self._gate.clock.now_s() - self._began_s,
+            usage=None if usage is None else _plain(usage),
+            cost_usd=cost_usd,
+        )
 
 
 async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
     yield body
+
+
+def _plain(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }

@@ -5,7 +5,7 @@ fails or is cancelled, one of those who wait makes the call instead. In a proces
 so that several loops and threads can; for other processes on a lease row, which is polled: the one
 exception to never polling, because a process that was killed tells nobody.
 
-    reply = await flights.board(key, look)       # None: the call is ours, until we leave
+    reply = await flights.board(key, look, park) # None: the call is ours, until we leave
     try:
         … flights.land(key, reply)               # where there is an answer for everybody
     finally:
@@ -18,12 +18,12 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.gate.leases import Leases
+from evalve.gate.leases import Holder, Leases
 from evalve.gate.messages import Reply
 
 _FIRST_LOOK_AFTER_S = 0.020
@@ -32,6 +32,12 @@ _GROWTH = 1.6
 
 Look = Callable[[], Reply | None]
 """Reads the cache once more."""
+Park = Callable[[Awaitable[Reply | None]], Awaitable[Reply | None]]
+"""Waits for what somebody else does; what it waits for may be over before it returns."""
+
+
+def not_parked(awaitable: Awaitable[Reply | None]) -> Awaitable[Reply | None]:
+    return awaitable
 
 
 @dataclass(slots=True)
@@ -39,8 +45,19 @@ class _Flight:
     """One call being made, and those in this process who wait for it."""
 
     waiting: deque[Future[Reply | None]] = field(default_factory=deque)
+    waiting_for_news: deque[Future[Reply | None]] = field(default_factory=deque)
+    """Those to whom an answer from the cache is none."""
     landed: Reply | None = None
+    is_found: bool = False
+    """Whether it was in the cache already."""
     is_leased: bool = True
+
+    def next_place(self) -> Future[Reply | None] | None:
+        if self.waiting:
+            return self.waiting.popleft()
+        if self.is_found:
+            self.landed = None
+        return self.waiting_for_news.popleft() if self.waiting_for_news else None
 
 
 class Flights:
@@ -53,30 +70,40 @@ class Flights:
         self._flights: dict[str, _Flight] = {}
         self._pid = os.getpid()
 
-    async def board(self, key: str, look: Look) -> Reply | None:
-        """The answer to an equal request, or `None`: then the call is ours until `leave`."""
-        place = self._joined(key)
+    async def board(
+        self, key: str, look: Look, park: Park = not_parked, *, is_anew: bool = False
+    ) -> Reply | None:
+        """The answer to an equal request, or `None`: then the call is ours until `leave`.
+
+        `is_anew` refuses what another request only finds in the cache.
+        """
+        place = self._joined(key, is_anew)
         if place is not None:
-            reply = await self._waited(key, place)
+            try:
+                reply = await park(asyncio.wrap_future(place))
+            except BaseException:
+                self._step_back(key, place)
+                raise
             if reply is not None:
                 return replace(reply)
         try:
-            reply = await self._found_elsewhere(key, look)
+            reply = await self._found_elsewhere(key, look, park)
         except BaseException:
             self.leave(key)
             raise
         if reply is not None:
-            self.land(key, reply)
+            self.land(key, reply, is_found=True)
             self.leave(key)
         return reply
 
-    def land(self, key: str, reply: Reply, *, is_leased: bool = True) -> None:
+    def land(self, key: str, reply: Reply, *, is_leased: bool = True, is_found: bool = False) -> None:
         """Everybody who waits will have this answer; `is_leased` is false where keeping it ended that."""
         with self._lock:
             flight = self._flights.get(key)
             if flight is not None:
                 flight.landed = reply
                 flight.is_leased = is_leased
+                flight.is_found = is_found
 
     def leave(self, key: str) -> None:
         """The call is over. If it has not landed, the next who waits makes it."""
@@ -84,8 +111,7 @@ class Flights:
             flight = self._flights.get(key)
             if flight is None:
                 return
-            while flight.waiting:
-                place = flight.waiting.popleft()
+            while (place := flight.next_place()) is not None:
                 if place.set_running_or_notify_cancel():
                     place.set_result(flight.landed)
                     if flight.landed is None:
@@ -100,7 +126,7 @@ class Flights:
 
     # -- in this process
 
-    def _joined(self, key: str) -> Future[Reply | None] | None:
+    def _joined(self, key: str, is_anew: bool) -> Future[Reply | None] | None:
         """A place in the queue, or `None` for the first."""
         with self._lock:
             if self._pid != os.getpid():
@@ -110,35 +136,38 @@ class Flights:
                 self._flights[key] = _Flight()
                 return None
             place: Future[Reply | None] = Future()
-            flight.waiting.append(place)
+            (flight.waiting_for_news if is_anew else flight.waiting).append(place)
             return place
 
-    async def _waited(self, key: str, place: Future[Reply | None]) -> Reply | None:
-        try:
-            return await asyncio.wrap_future(place)
-        except asyncio.CancelledError:
-            with self._lock:
-                handed_over = not place.cancel() and place.result() is None
-            if handed_over:
-                self.leave(key)
-            raise
+    def _step_back(self, key: str, place: Future[Reply | None]) -> None:
+        """Who waited goes away, perhaps just when the call was handed over to it."""
+        with self._lock:
+            handed_over = not place.cancel() and place.result() is None
+        if handed_over:
+            self.leave(key)
 
     # -- among processes
 
-    async def _found_elsewhere(self, key: str, look: Look) -> Reply | None:
+    async def _found_elsewhere(self, key: str, look: Look, park: Park) -> Reply | None:
         """Wait until another process has landed the call, or until it is ours to make."""
         if self._leases is None:
             return look()
-        delay_s = _FIRST_LOOK_AFTER_S
         taken = await self._leases.take(key)
         # look after taking, or what has landed between looking and taking would be asked for again
-        reply = look() if taken.kept or taken.other is not None else None
-        while reply is None and taken.other is not None:
-            if self._leases.is_dead(taken.other):
-                taken = await self._leases.take(key, instead_of=taken.other)
+        reply = look() if taken.cached or taken.other is not None else None
+        if reply is not None or taken.other is None:
+            return reply
+        return await park(self._polled(key, look, self._leases, taken.other))
+
+    async def _polled(self, key: str, look: Look, leases: Leases, other: Holder | None) -> Reply | None:
+        reply, delay_s = None, _FIRST_LOOK_AFTER_S
+        while reply is None and other is not None:
+            if leases.is_dead(other):
+                taken = await leases.take(key, instead_of=other)
             else:
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * _GROWTH, _LOOK_AT_LEAST_EVERY_S)
-                taken = await self._leases.take(key)
+                taken = await leases.take(key)
+            other = taken.other
             reply = look()
         return reply

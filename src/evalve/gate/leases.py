@@ -62,7 +62,7 @@ class Leases:
             self._held.add(raw_key)
         ignored = instead_of.token if instead_of is not None else me.token
         taken = await self._writer.do(_Take(raw_key, me, ignored, self._now_s()))
-        return taken if taken is not None else Taken(None, kept=True)  # it may yet be read
+        return taken if taken is not None else Taken(None, cached=True)  # it may yet be read
 
     def give_up(self, key: str) -> None:
         """Let others have it. To be called also where `take` was cancelled: it may yet succeed."""
@@ -141,7 +141,7 @@ class Taken:
 
     other: Holder | None
     """Who has it; `None` where it is ours."""
-    kept: bool
+    cached: bool
     """Whether there is, or may be, an answer already."""
 
 
@@ -158,14 +158,14 @@ class _Take:
     def apply(self, connection: sqlite3.Connection) -> Taken:
         me, now_s = self.me, self.now_s
         # in here it costs a fifth of looking again from the caller's thread, which nearly never finds one
-        kept = connection.execute("SELECT 1 FROM entries WHERE key = ?", (self.key,)).fetchone() is not None
+        cached = connection.execute("SELECT 1 FROM entries WHERE key = ?", (self.key,)).fetchone() is not None
         values = (self.key, me.token, me.pid, me.pid_started, me.host, now_s + _LASTS_S, self.ignored, now_s)
         if connection.execute(_TAKE, values).rowcount == 1:
-            return Taken(None, kept)
+            return Taken(None, cached)
         row = connection.execute(
             "SELECT token, pid, pid_started, host FROM leases WHERE key = ?", (self.key,)
         ).fetchone()
-        return Taken(Holder(*row), kept)
+        return Taken(Holder(*row), cached)
 
 
 @dataclass(slots=True)

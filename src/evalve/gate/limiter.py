@@ -75,10 +75,7 @@ class Limiter:
         scope = self._scopes.get(call.scope) or await self._entered(call)
         asked_s = self._state.now_s()
         if not scope.limited and (scope.known or not learns):
-            with self._lock:
-                scope.in_flight += 1
-                scope.pace.add(1, asked_s)
-            return Permit(scope.name, priced(cost), asked_s, booked=False)
+            return self._let_go(scope, cost, asked_s)
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
@@ -92,6 +89,19 @@ class Limiter:
             version=booking.version,
             sent=booking.sent,
         )
+
+    def admit_now(self, call: Call, cost: Pricing) -> Permit | None:
+        """Leave without a wait, where it is known that no limit applies."""
+        scope = self._scopes.get(call.scope)
+        if scope is None or scope.limited or not scope.known:
+            return None
+        return self._let_go(scope, cost, self._state.now_s())
+
+    def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
+        with self._lock:
+            scope.in_flight += 1
+            scope.pace.add(1, now_s)
+        return Permit(scope.name, priced(cost), now_s, booked=False)
 
     async def settle(
         self,
@@ -157,14 +167,6 @@ class Limiter:
         """What keeps calls waiting now."""
         with self._lock:
             return [scope.hold for scope in self._scopes.values() if scope.hold is not None]
-
-    def admitted_since(self, second: int) -> dict[str, dict[int, dict[str, float]]]:
-        """By scope: what was admitted in each second from then on."""
-        with self._lock:
-            return {
-                scope.name: {at: dict(amounts) for at, amounts in scope.admitted.items() if at >= second}
-                for scope in self._scopes.values()
-            }
 
     async def _entered(self, call: Call) -> Scope:
         limits = self._limits_for(call)

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from evalve.gate.events import ServerEvents
-from evalve.gate.messages import StreamedReply
+from evalve.gate.messages import Reply, StreamedReply
 
 
 @dataclass(slots=True)
 class Opening:
     """The chunks that have come, and the rest, which is still to come unless the body `is_over`."""
 
+    live: StreamedReply
     rest: AsyncIterator[bytes]
     ends: Callable[[bytes], bool]
     chunks: list[bytes] = field(default_factory=list)
@@ -31,12 +32,16 @@ class Opening:
         self.has_end = self.has_end or any(self.ends(data) for data in complete)
         return complete
 
+    def so_far(self) -> Reply:
+        """What has come, as a reply."""
+        return Reply(self.live.status, self.live.headers, b"".join(self.chunks))
+
 
 async def opening_of(
     live: StreamedReply, begins: Callable[[bytes], bool], ends: Callable[[bytes], bool]
 ) -> Opening:
     """Read until the answer begins; errors, and what ends in the same chunk, come whole."""
-    opening = Opening(aiter(live.chunks), ends)
+    opening = Opening(live, aiter(live.chunks), ends)
     is_success = 200 <= live.status < 300
     async for chunk in opening.rest:
         complete = opening.add(chunk)

@@ -13,6 +13,9 @@ from evalve.gate.booking import Booking
 from evalve.gate.messages import Cost, Limits
 from evalve.gate.state import Settlement
 
+REMEMBERED_S = 10
+"""For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -123,10 +126,15 @@ class Scope:
     """Whether somebody is about to tell what calls took."""
     hold: Hold | None = None
     admitted: dict[int, dict[str, float]] = field(default_factory=dict)
-    """What was admitted in each second, by dimension."""
+    """What was admitted in each of the last seconds, by dimension."""
 
     def note_admitted(self, booking: Booking) -> None:
-        second = self.admitted.setdefault(int(booking.start_s), {})
+        at = int(booking.start_s)
+        second = self.admitted.get(at)
+        if second is None:
+            recent = {then: taken for then, taken in self.admitted.items() if then > at - REMEMBERED_S}
+            second = recent[at] = {}
+            self.admitted = recent
         for dimension, amount in booking.cost.items():
             second[dimension] = second.get(dimension, 0.0) + amount
 

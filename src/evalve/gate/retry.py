@@ -145,26 +145,26 @@ class Retries:
         self._new_circuit = new_circuit
         self._circuits: dict[str, Circuit] = {}
 
-    def begin(self, host: str) -> Story:
+    def begin(self, host: str) -> RetryState:
         """The tries of one call."""
         circuit = self._circuits.get(host)
         if circuit is None:
             circuit = self._circuits.setdefault(host, self._new_circuit())
             circuit.has_answered = False
-        return Story(self, circuit)
+        return RetryState(self, circuit)
 
     def open_hosts(self) -> list[str]:
         """Hosts that are being spared, to be shown."""
         return [host for host, circuit in list(self._circuits.items()) if circuit.is_open]
 
 
-class Story:
+class RetryState:
     """One call's tries: `may_send`, then `note` what came, then `next_delay_s` where it was a problem.
 
     A context manager, so that a cancelled call gives back its probe.
     """
 
-    __slots__ = ("_circuit", "_pass", "_retries", "_started_s", "_tries", "reason")
+    __slots__ = ("_circuit", "_pass", "_retries", "_started_s", "_tries", "reason", "sent")
 
     def __init__(self, retries: Retries, circuit: Circuit) -> None:
         self._retries = retries
@@ -174,7 +174,17 @@ class Story:
         self._started_s = retries.clock.now_s()
         self.reason = ""
         """Why it was given up."""
+        self.sent = 0
+        """How many tries were made."""
         retries.budget.request(self._started_s)
+
+    def may_send_now(self) -> bool:
+        """Whether the host's circuit lets a try through without a wait."""
+        admitted = self._circuit.admit(self._retries.clock.now_s())
+        if isinstance(admitted, Hold):
+            return False
+        self._pass = admitted
+        return True
 
     async def may_send(self) -> None:
         """Waits while the host's circuit is open."""
@@ -186,6 +196,7 @@ class Story:
 
     def note(self, problem: Problem | None) -> None:
         """What came of the try."""
+        self.sent += 1
         if problem is None or problem.kind != "connection":
             self._circuit.has_answered = True
         self._settle(is_failure(problem))
@@ -212,6 +223,10 @@ class Story:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """A try that came to nothing, as when its caller was cancelled, gives its leave back."""
         self._settle(None)
 
     def _settle(self, failed: bool | None) -> None:

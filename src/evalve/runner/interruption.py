@@ -35,6 +35,8 @@ def interruptible(
 
     def pressed(times: int) -> None:
         if times == 1:
+            if blocked():
+                turns.end_waits()  # the loop stands still until the function that waits has returned
             loop.call_soon_threadsafe(turns.stop)
             tell("stopping: what is in flight may end and is saved; Ctrl-C again cancels it")
             return

@@ -31,8 +31,9 @@ class RunSurroundings:
         self.tally = tally
         self.lends_slots = lends_slots
         self.loop = asyncio.get_running_loop()
-        self.lock = threading.Lock()
-        """Guards the counts of every attempt. One for all: it is held for nanoseconds."""
+        self.lock = threading.RLock()
+        """Guards the counts of every attempt. One for all: it is held for nanoseconds. Reentrant, because
+        Ctrl-C ends waits from a signal handler, which may interrupt this very thread."""
 
 
 class AttemptSurroundings:

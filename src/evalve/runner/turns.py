@@ -152,13 +152,17 @@ class Turns:
 
     def stop(self, reason: str = "") -> None:
         """Start nothing more; what runs may end, what only waits ends now."""
-        self.stopping = self._tally.stopping = True
+        self.end_waits()
         self.stop_reason = self.stop_reason or reason
         if self._reading is not None:
             self._reading.cancel()
+        self._feed_all()
+
+    def end_waits(self) -> None:
+        """The part of stopping that needs no loop; any thread may call it."""
+        self.stopping = self._tally.stopping = True
         for body in list(self._bodies):
             body.end_waits()
-        self._feed_all()
 
     def cancel(self) -> None:
         if not self._cancelled:

@@ -14,6 +14,7 @@ import anthropic
 import openai
 import pytest
 
+from evalve.gate.accounts import Account
 from evalve.gate.cache import ResponseCache
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.transport import async_http_client, http_client
@@ -293,13 +294,15 @@ async def test_a_stream_that_breaks_off_raises_and_is_not_tried_again(provider: 
 
 def a_gate() -> Gate:
     """All layers, with nothing kept and no limits known."""
+    account = Account("off")
     return Gate(
         read=recognised,
-        cache=ResponseCache("off"),
+        cache=ResponseCache(),
         retries=Retries(),
         limiter=Limiter(MemoryState(now_s=time.monotonic), limits_for=lambda call: KnownLimits()),
         estimates=Estimates(),
         meter=Meter(lambda model, usage: None),
+        account=lambda: account,
     )
 
 

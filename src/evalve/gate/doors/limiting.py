@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any
 
-from evalve.contracts import SAMPLE
+from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS
 from evalve.gate.doors.misuse import check_tokens
 from evalve.gate.limiter import Limiter, Permit
 from evalve.gate.messages import Call, Cost
@@ -63,11 +63,15 @@ class ScopeLimiter:
 
     async def _admit(self, cost: Cost) -> Permit:
         sample = SAMPLE.get()
-        permit = await self._limiter.admit(
-            self._call, cost, group=sample.evaluation if sample is not None else "", learns=False
-        )
-        if sample is not None:
-            sample.calls.waited_s += permit.waited_s
+        if sample is None:
+            return await self._limiter.admit(self._call, cost, learns=False)
+        admitted = self._limiter.admit(self._call, cost, group=sample.evaluation, learns=False)
+        if sample.account is not None:
+            sample.account.scopes.add(self._call.scope)
+        permit = await sample.held(admitted, WAITS_FOR_LIMITS)
+        sample.calls.waited_s += permit.waited_s
+        if sample.account is not None:
+            sample.account.note_admitted(permit.scope, permit.started_at_s, permit.cost)
         return permit
 
     async def _settle(self, permit: Permit, actual: Cost) -> None:

@@ -1,0 +1,80 @@
+"""What a run may do with calls, and what its calls came to: cache mode, budget and totals.
+
+A sample carries its run's account. A call that belongs to no sample (a fixture's, a module's) counts for the
+run that is under way; where none is, or several are, for the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, Literal
+
+from evalve.contracts import CallLog, SampleContext
+from evalve.gate.budget import Budget
+
+CacheMode = Literal["on", "off", "read", "refresh"]
+"""on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
+
+
+class Account:
+    """One for each run, and one for the process. Any thread and loop may use it."""
+
+    def __init__(self, mode: CacheMode, *, budget_usd: float | None = None) -> None:
+        self.mode: CacheMode = mode
+        self.budget = Budget(self.spent_usd, budget_usd)
+        self.refreshed: set[bytes] = set()
+        """What `refresh` has asked for anew already; it is not asked for a third time."""
+        self.scopes: set[str] = set()
+        """Whose limits its calls have waited for."""
+        self.admitted: dict[str, dict[int, dict[str, float]]] = {}
+        """What its calls took of limits: by scope, by second, by dimension."""
+        self.lock = threading.Lock()
+        """Guards the figures."""
+        self._total = CallLog()
+
+    def logs(self, sample: SampleContext | None) -> tuple[CallLog, ...]:
+        """Where a call is counted. Totals are not sums over samples: a call may belong to none."""
+        return (self._total,) if sample is None else (self._total, sample.calls)
+
+    def totals(self) -> dict[str, Any]:
+        with self.lock:
+            plain = asdict(self._total)
+        del plain["ordinals"]
+        return plain
+
+    def spent_usd(self) -> float:
+        return self._total.cost_usd
+
+    def note_admitted(self, scope: str, at_s: float, cost: Any) -> None:
+        """What a call takes of a limit, by dimension."""
+        with self.lock:
+            second = self.admitted.setdefault(scope, {}).setdefault(int(at_s), {})
+            for dimension, amount in cost.items():
+                second[dimension] = second.get(dimension, 0.0) + amount
+
+
+class Accounts:
+    """Those of the runs that are under way in this process."""
+
+    def __init__(self) -> None:
+        self._under_way: tuple[Account, ...] = ()
+        self._changing = threading.Lock()
+
+    @contextmanager
+    def open(self, account: Account) -> Iterator[Account]:
+        """In the block, the run is under way."""
+        with self._changing:
+            self._under_way = (*self._under_way, account)
+        try:
+            yield account
+        finally:
+            with self._changing:
+                self._under_way = tuple(each for each in self._under_way if each is not account)
+
+    def the_only_one(self) -> Account | None:
+        """The run that calls without a sample can only belong to."""
+        under_way = self._under_way
+        return under_way[0] if len(under_way) == 1 else None
