@@ -119,4 +119,6 @@ def _draft(evaluation_id: int, run_id: str, index: int, sample: Mapping[str, Any
         run_id=run_id,
         calls_json=to_json(sample["calls"]) if "calls" in sample else None,
         failure_class=failure["failure_class"] if failure and status == "failed" else None,
+        lent_json=to_json(sample["lent"]) if "lent" in sample else None,
+        trace_json=to_json(sample["trace"]) if "trace" in sample else None,
     )

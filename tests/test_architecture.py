@@ -32,6 +32,7 @@ KERNEL = {
     "tallies",
     "testing",
     "traces",
+    "tracing",
     "variables",
 }
 WIRING = {"checking", "gating", "wiring", "worker_process"}

@@ -362,3 +362,50 @@ def test_help_names_every_command_and_the_difference_between_errors_and_failed(
 def test_run_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     assert "evalve run [FILE[::NAME] ...] [pytest options]" in capsys.readouterr().out
+
+
+# -- one sample
+
+
+def test_show_with_a_sample_shows_it_alone(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "baseline", "s9"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "baseline · eval_math · s9",
+        "  status    failed (code)",
+    ]
+
+    assert main(["show", "baseline", "s9", "--json"]) == 0
+    assert [one["sample_id"] for one in json.loads(capsys.readouterr().out)] == ["s9"]
+
+
+def test_a_sample_that_is_not_there_is_an_error(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "baseline", "nope"]) == 1
+    assert capsys.readouterr().err == (
+        "evalve: experiment 'baseline' has no record of a sample 'nope'; "
+        "`evalve show baseline` lists its samples\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "baseline", "--repeat", "1"], "--repeat belongs to one sample"),
+        (["show", "baseline", "--save", "out"], "--save belongs to one sample"),
+        (["show", "baseline", "s9", "--errors"], "--errors chooses among samples"),
+        (["show", "baseline", "s9", "--limit", "3"], "--limit chooses among samples"),
+        (["export", "baseline", "--trace", "--canonical"], "--canonical leaves out what differs"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    arguments: list[str], told: str, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_export_writes_traces_on_request(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "baseline", "--trace"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["trace"] == []
+
+    assert main(["export", "baseline"]) == 0
+    assert "trace" not in json.loads(capsys.readouterr().out.splitlines()[0])

@@ -6,7 +6,15 @@ import pprint
 
 import pytest
 
-from evalve.secrecy import Environment, Secret, discreet, discreet_headers, without_credentials, without_keys
+from evalve.secrecy import (
+    Environment,
+    Secret,
+    discreet,
+    discreet_headers,
+    secret_values,
+    without_credentials,
+    without_keys,
+)
 
 
 def test_a_secret_does_not_show_itself() -> None:
@@ -76,3 +84,18 @@ def test_headers_that_may_hold_a_key_are_secret() -> None:
 )
 def test_code_is_recorded_without_keys(code: str, name: str, shown: str) -> None:
     assert without_keys(code, name) == shown
+
+
+def test_the_values_of_variables_named_like_keys_are_secrets() -> None:
+    variables = {
+        "ANTHROPIC_API_KEY": "an-anthropic-key",
+        "GITHUB_TOKEN": "a-token-of-github",
+        "OPENAI_API_KEY": "short",
+        "KEYWORDS": "not a secret at all",
+        "HOME": "/home/someone",
+    }
+
+    found = secret_values(variables)
+
+    assert list(map(str, found)) == ["a-token-of-github", "an-anthropic-key"]
+    assert "an-anthropic-key" not in repr(found)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from evalve.metrics import metric as metric
     from evalve.records import Result as Result
     from evalve.records import Score as Score
+    from evalve.tracing import trace as trace
     from evalve.wiring import run as run
 
 _ERRORS = (
@@ -71,6 +72,7 @@ _HOMES = {
     "parked": "evalve.contracts",
     "require": "evalve.declare.foreach",
     "run": "evalve.wiring",
+    "trace": "evalve.tracing",
 }
 _MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "storage", "testing")
 
@@ -106,6 +108,7 @@ __all__ = [
     "parked",
     "require",
     "run",
+    "trace",
 ]
 
 

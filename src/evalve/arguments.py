@@ -23,6 +23,7 @@ examples:
   evalve show first --errors                 the samples that broke, with tracebacks
   evalve show first --class provider         of those, only what the provider failed at
   evalve show first --failed                 the samples that were scored and are wrong
+  evalve show first 02779621420815be         one sample: its calls, tool calls, notes, files
   evalve compare first second                paired difference, fixed and broken samples
   evalve export first -o first.jsonl         also .json, .csv, .parquet
   evalve plan eval_first.py                  what it will take, and how long at which tier
@@ -74,8 +75,11 @@ def _add_reading(verbs: Verbs) -> None:
     listing = verbs.add_parser("list", help="experiments, newest first")
     listing.add_argument("--json", action="store_true", help="for machines")
 
-    show = verbs.add_parser("show", help="an experiment: scores with intervals, failures, samples")
+    show = verbs.add_parser(
+        "show", help="an experiment: scores with intervals, failures, samples; or one sample in full"
+    )
     show.add_argument("name", metavar="NAME|latest")
+    show.add_argument("sample", nargs="?", metavar="SAMPLE", help="the id of a sample: all about it")
     show.add_argument("--evaluation", metavar="E", help=_EVALUATION_HELP)
     which = show.add_mutually_exclusive_group()
     which.add_argument(
@@ -97,6 +101,8 @@ def _add_reading(verbs: Verbs) -> None:
     show.add_argument("--full", action="store_true", help="all samples, nothing shortened")
     show.add_argument("--limit", type=_count, metavar="N", help=f"at most N samples (default {LIMIT})")
     show.add_argument("--json", action="store_true", help="for machines; all samples unless --limit is given")
+    show.add_argument("--repeat", type=_count, metavar="K", help="of SAMPLE: only this repeat (from 0)")
+    show.add_argument("--save", metavar="DIR", help="of SAMPLE: write the files that it kept to DIR")
 
     compare = verbs.add_parser("compare", help="two experiments on the samples that they share")
     compare.add_argument("a", metavar="A")
@@ -122,6 +128,7 @@ def _add_keeping(verbs: Verbs) -> None:
     export.add_argument(
         "--canonical", action="store_true", help="no times and no experiment's name, sorted: for diff"
     )
+    export.add_argument("--trace", action="store_true", help="with what each sample did: calls, notes, files")
     rename = verbs.add_parser("rename", help="give an experiment another name")
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")

@@ -23,6 +23,7 @@ from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
+from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
@@ -116,6 +117,13 @@ def _list(said: argparse.Namespace) -> int:
 
 
 def _show(said: argparse.Namespace) -> int:
+    if said.sample is not None:
+        return _show_sample(said)
+    for option in ("repeat", "save"):
+        if getattr(said, option) is not None:
+            raise OptionError(
+                f"--{option} belongs to one sample: evalve show {said.name} SAMPLE --{option} …"
+            )
     choice = Choice(_which(said), said.limit, said.full, said.failure_class)
     with _store(said, said.name) as store:
         if said.json:
@@ -133,6 +141,18 @@ def _which(said: argparse.Namespace) -> Which:
     return "failed" if said.failed else "skipped" if said.skipped else "all"
 
 
+def _show_sample(said: argparse.Namespace) -> int:
+    for option in ("errors", "failed", "skipped", "limit"):
+        if getattr(said, option):
+            raise OptionError(f"--{option} chooses among samples: leave it out to see sample {said.sample!r}")
+    wanted = Wanted(said.name, said.sample, said.evaluation, said.repeat)
+    with _store(said, said.name) as store:
+        found = find_sample(store, wanted)
+        if said.save is not None:
+            return _print(save_files(store, found, Path(said.save)))
+        return _print([sample_json(found)] if said.json else sample_text(found, full=said.full))
+
+
 def _compare(said: argparse.Namespace) -> int:
     with _store(said, said.a, said.b) as store:
         compared = compare_experiments(store, said.a, said.b, evaluation=said.evaluation)
@@ -144,13 +164,24 @@ def _compare(said: argparse.Namespace) -> int:
 
 
 def _export(said: argparse.Namespace) -> int:
+    if said.trace and said.canonical:
+        raise OptionError("--canonical leaves out what differs between equal runs, as traces do: say one")
     with _store(said, said.name) as store:
         if said.output == "-":
-            rows = Rows(store, said.name, evaluation=said.evaluation, canonical=said.canonical)
+            rows = Rows(
+                store, said.name, evaluation=said.evaluation, canonical=said.canonical, traces=said.trace
+            )
             sys.stdout.writelines(jsonl_lines(rows))
             return OK
         path = Path(said.output)
-        count = export(store, said.name, path=path, evaluation=said.evaluation, canonical=said.canonical)
+        count = export(
+            store,
+            said.name,
+            path=path,
+            evaluation=said.evaluation,
+            canonical=said.canonical,
+            traces=said.trace,
+        )
     return _print([f"wrote {plural(count, 'row')} to {path}"])
 
 

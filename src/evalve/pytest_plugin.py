@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import copy
 import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,6 +48,7 @@ def pytest_load_initial_conftests(
     They are added last, so that a plugin that also wants one gets it; until then they are kept from
     being mistaken for paths.
     """
+    args[:] = with_our_trace(args)
     others = _without_short_names(args, _names_taken(parser))
     known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
     # only the paths: pytest has already written into this record how far up conftest.py files count
@@ -59,6 +61,14 @@ def pytest_load_initial_conftests(
         if names := _short_names(option, taken):
             ours.update(names)
             group.addoption(*names, dest=_dest(option), **_attributes(option))
+
+
+def with_our_trace(args: Sequence[str]) -> list[str]:
+    """pytest has a switch `--trace` of its own: with `on` or `off` behind it, ours is meant."""
+    return [
+        "--evalve-trace" if word == "--trace" and value in ("on", "off") else word
+        for word, value in zip_longest(args, args[1:])
+    ]
 
 
 def _without_short_names(args: list[str], taken: set[str]) -> list[str]:

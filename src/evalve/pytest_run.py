@@ -19,14 +19,16 @@ _OUR_VALUES = frozenset(
     if not option.is_switch
     for name in (option.name, *option.aliases)
     for prefix in ("", "evalve-")
-)
+) - {"--trace"}  # a switch of pytest's, unless `on` or `off` follows
+_OUR_TRACE = {f"--trace={value}": f"--evalve-trace={value}" for value in ("on", "off")}
+"""pytest refuses a value for its switch before our plugin is asked."""
 # pytest would like to rewrite the assertions of its plugins, and this process has imported one already
 _QUIET = ("-W", "ignore:Module already imported so cannot be rewritten; evalve")
 
 
 def run_pytest(arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
     """Runs pytest in this process; its exit code is the answer."""
-    prepared = pytest_arguments(arguments)
+    prepared = pytest_arguments([_OUR_TRACE.get(argument, argument) for argument in arguments])
 
     import pytest
 

@@ -7,7 +7,7 @@ it is not enough that no message of ours has a key in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 T = TypeVar("T")
@@ -42,6 +42,13 @@ _NAMED_KEY = re.compile(rf"({_OF_A_KEY}['\"]?\s*[=:]\s*)('[^']{{8,}}'|\"[^\"]{{8
 _KEYS_NAME = re.compile(rf"^(?:{_OF_A_KEY}|key)$", re.IGNORECASE)
 """Not every name with `key` in it: `KEYWORDS` and `answer_key` belong to the evaluation."""
 _LITERAL = re.compile(r"'[^']{8,}'|\"[^\"]{8,}\"")
+
+_SHORTEST_SECRET = 8
+_KEY_IN_DATA = re.compile(
+    r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+    r"(?:(?:sk|pk|rk|ghp|gho|github_pat|hf|xox[a-z])[-_]|AKIA|AIza)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
+)
+"""Stricter than in code, because data has words such as `risk-based`: long, with a digit, at a beginning."""
 
 
 class Secret(str):
@@ -118,3 +125,21 @@ def without_keys(code: str, name: str = "") -> str:
     code = _NAMED_KEY.sub(rf"\g<1>{MASK!r}", code)
     code = _KEY_IN_URL.sub(rf"\g<1>={MASK}", code)
     return _KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", code))
+
+
+def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of variables that are named like keys, passwords and tokens, the longest first."""
+    found = {
+        variables[name]
+        for name in variables
+        if _KEYS_NAME.search(name) and len(variables[name]) >= _SHORTEST_SECRET
+    }
+    return tuple(Secret(value) for value in sorted(found, key=lambda value: (-len(value), value)))
+
+
+def without_secrets(text: str, secrets: Sequence[str], *, look_alikes: bool = True) -> str:
+    """Data without these secrets, and without what looks like a key. It may be JSON."""
+    for one in secrets:
+        if one in text:
+            text = text.replace(one, MASK)
+    return _KEY_IN_DATA.sub(MASK, text) if look_alikes else text

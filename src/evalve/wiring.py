@@ -28,7 +28,7 @@ from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
-from evalve.secrecy import Environment
+from evalve.secrecy import Environment, secret_values
 from evalve.show import figures
 from evalve.show.progress import make_progress
 from evalve.show.result import EvaluationResult
@@ -144,6 +144,7 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
             engine_for=engine_for,
             calls=calls,
             git_commit=git_commit(folder),
+            secrets=secret_values(Environment(os.environ)),
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from project import Project
 
@@ -219,3 +221,33 @@ def test_a_misspelt_limit_is_told_where_only_a_model_is_opened(project: Project)
 
     assert ended.code == 0
     assert ended.err.count("EVALVE_LIMITS_OPENAI_RMP is no variable of evalve") == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        (["pytest"], ["--trace", "off"]),
+        (["pytest"], ["--evalve-trace=off"]),
+        (["evalve", "run"], ["--trace", "off"]),
+        (["evalve", "run"], ["--trace=off"]),
+    ],
+)
+def test_trace_with_a_value_is_ours_although_pytest_has_a_switch_of_that_name(
+    program: list[str], flags: list[str], project: Project
+) -> None:
+    project.write(
+        "eval_noting.py",
+        """
+        import evalve
+
+        @evalve.foreach("number", range(1))
+        def eval_noting(number):
+            evalve.trace("a note")
+            return True
+        """,
+    )
+
+    ended = getattr(project, program[0])(*program[1:], "eval_noting.py", *flags, "--experiment", "x")
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert json.loads(project.evalve("export", "x", "--trace").out)["trace"] == []

@@ -236,3 +236,28 @@ def test_only_the_evaluation_that_was_asked_for_is_exported(store: Store, tmp_pa
     assert [row["sample_id"] for row in lines_of(tmp_path / "x.jsonl")] == ["s1"]
     with pytest.raises(NotFound):
         export(store, "first", path=tmp_path / "x.jsonl", evaluation="nothing")
+
+
+TRACE = [{"kind": "note", "at": STARTED_AT, "text": "looked it up, \x1b[1mé"}]
+
+
+def test_traces_are_exported_on_request(store: Store, tmp_path: Path) -> None:
+    record(store, "first", done("s0", m=True, also={"trace": TRACE}), done("s1", m=True))
+
+    for suffix in ("jsonl", "json", "csv"):
+        export(store, "first", path=tmp_path / f"x.{suffix}", traces=True)
+
+    assert [row["trace"] for row in lines_of(tmp_path / "x.jsonl")] == [TRACE, []]
+    assert [row["trace"] for row in json.loads((tmp_path / "x.json").read_text())] == [TRACE, []]
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert [json.loads(row["trace"]) for row in csv.DictReader(file)] == [TRACE, []]
+
+
+def test_parquet_has_traces_as_json(store: Store, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    record(store, "first", done("s0", m=True, also={"trace": TRACE}))
+
+    export(store, "first", path=tmp_path / "x.parquet", traces=True)
+
+    (row,) = parquet.read_table(tmp_path / "x.parquet").to_pylist()
+    assert json.loads(row["trace"]) == TRACE

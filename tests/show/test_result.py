@@ -147,3 +147,12 @@ def test_polars_has_one_type_per_column_whatever_was_stored(store: Store) -> Non
     assert frame["exact_match"].to_list() == [True, False, None]
     assert frame["grade"].to_list() == [0.5, 2.0, None]
     assert frame["prompt"].to_list() == ["text", '["a", {"b": 1}]', None]
+
+
+def test_the_trace_of_a_record_is_read_when_it_is_asked_for(store: Store) -> None:
+    event = {"kind": "note", "at": "2026-11-03T14:02:00+00:00", "text": "looked it up"}
+    record(store, "first", done("s0", m=True, also={"trace": [event]}), done("s1", m=True))
+
+    result = result_of(store)
+
+    assert [result.trace(one) for one in result] == [[event], []]

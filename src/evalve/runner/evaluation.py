@@ -9,9 +9,10 @@ import asyncio
 import difflib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
@@ -44,6 +45,7 @@ from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
 from evalve.summary import Summary
 from evalve.tallies import MetricValue
+from evalve.traces import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ async def run_evaluation(
     engine_for: EngineFor,
     calls: CallsView | None = None,
     git_commit: str | None = None,
+    secrets: Sequence[str] = (),
 ) -> Outcome:
-    """Run what is missing, record it, and judge the whole."""
+    """Run what is missing, record it, and judge the whole. No trace shows one of the secrets."""
     carry_samples_into_threads()
     await _refuse_changes(evaluation, store, tell=progress.note)
     if evaluation.options.fresh:
@@ -82,7 +85,9 @@ async def run_evaluation(
     if calls is not None:
         tally.held_by, tally.spent = calls.held_by, calls.spent
     async with _opened(evaluation.rows) as rows:
-        journey = _Journey(evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit)
+        journey = _Journey(
+            evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit, secrets
+        )
         with closing(journey.engine):
             await journey.engine.start()
             await store.begin_run(journey.run, total=journey.plan.total)
@@ -112,6 +117,7 @@ class _Journey:
         engine_for: EngineFor,
         calls: CallsView | None,
         git_commit: str | None,
+        secrets: Sequence[str],
     ) -> None:
         asked = evaluation.options
         self.tally = tally
@@ -158,7 +164,9 @@ class _Journey:
                 evaluation_id=evaluation_id,
                 run_id=self.run.id,
                 timeout_s=asked.timeout_s,
-                traces=asked.trace != "off",
+                new_trace=None
+                if asked.trace == "off"
+                else partial(Trace, keep_file=store.keep_artefact, secrets=secrets),
                 account=None if calls is None else calls.account,
             ),
             engine=self.engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,7 +31,8 @@ class SampleSettings:
     evaluation_id: int
     run_id: str
     timeout_s: float | None
-    traces: bool
+    new_trace: Callable[[], Trace] | None
+    """`None` where tracing is off."""
     account: Any
     """The gate's: cache mode, budget and totals of the run."""
 
@@ -78,7 +79,8 @@ class SampleRunner:
         return "failed" if draft.status == "failed" else "done"
 
     def _trace(self) -> Trace | None:
-        return Trace() if self._settings.traces else None
+        new_trace = self._settings.new_trace
+        return None if new_trace is None else new_trace()
 
     async def _may_try_again(self, delay_s: float, reason: str, body: Body, attempt: Attempted) -> bool:
         """Wait for the next try; false where the run stops first."""
@@ -241,6 +243,7 @@ class SampleRunner:
             else None,
             lent_json=to_json(attempt.lent) if attempt.lent else None,
             trace_json=None if attempt.trace is None else attempt.trace.to_json(),
+            artefacts=() if attempt.trace is None else attempt.trace.artefacts,
         )
 
 

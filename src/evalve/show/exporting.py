@@ -44,34 +44,49 @@ NOT_CANONICAL = frozenset({"experiment", "wall_s", "working_s", "started_at"})
 
 
 def export(
-    store: Store, name: str, *, path: Path, evaluation: str | None = None, canonical: bool = False
+    store: Store,
+    name: str,
+    *,
+    path: Path,
+    evaluation: str | None = None,
+    canonical: bool = False,
+    traces: bool = False,
 ) -> int:
     """Writes the file whole or not at all; its suffix says the format. Returns the number of rows."""
     write = _WRITERS.get(path.suffix.lower())
     if write is None:
         known = ", ".join(_WRITERS)
         raise OptionError(f"{path}: the format {path.suffix or '(no suffix)'!r} is not known; use {known}")
-    rows = Rows(store, name, evaluation=evaluation, canonical=canonical)
+    rows = Rows(store, name, evaluation=evaluation, canonical=canonical, traces=traces)
     return _replacing(path, lambda file: write(rows, file))
 
 
 class Rows:
     """The rows of an export; each iteration reads them anew from the store."""
 
-    def __init__(self, store: Store, name: str, *, evaluation: str | None, canonical: bool) -> None:
+    def __init__(
+        self, store: Store, name: str, *, evaluation: str | None, canonical: bool, traces: bool = False
+    ) -> None:
         self._store = store
         self._experiment = experiment_named(store, name).name
         self._evaluations = evaluations_of(store, self._experiment, evaluation)
         self._canonical = canonical
+        self._traces = traces
         self.keys = [key for key in KEYS if not (canonical and key in NOT_CANONICAL)]
+        if traces:
+            self.keys.append("trace")
 
     def __iter__(self) -> Iterator[Row]:
         rows = (
-            export_row(record, one.label)
+            self._row(record, one.label)
             for one in self._evaluations
             for record in self._store.records(one.info)
         )
         return _canonical(rows) if self._canonical else rows
+
+    def _row(self, record: Record, label: str) -> Row:
+        row = export_row(record, label)
+        return {**row, "trace": self._store.trace(record.id)} if self._traces else row
 
     def score_names(self) -> list[str]:
         """Every score's name, in order of appearance."""

@@ -94,6 +94,10 @@ class EvaluationResult:
     def failures(self) -> list[Record]:
         return list(self._store.records(self._info, status="failed"))
 
+    def trace(self, record: Record) -> list[dict[str, Any]]:
+        """What the record's sample did, event by event; empty where tracing was off."""
+        return self._store.trace(record.id)
+
     def __repr__(self) -> str:
         lines = list(overview_text(self._overview()))
         lines += [f"  not passed: {visible(problem)}" for problem in self.problems]
