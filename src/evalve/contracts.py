@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
 
@@ -439,6 +439,12 @@ class CallLog:
     """For limits and between tries, summed over calls."""
     ordinals: dict[str, int] = field(default_factory=dict)
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
+
+    def add(self, made: CallLog) -> None:
+        """Add the figures of other calls; ordinals belong to one attempt, and stay as they are."""
+        for figure in fields(self):
+            if figure.name != "ordinals":
+                setattr(self, figure.name, getattr(self, figure.name) + getattr(made, figure.name))
 
 
 class Surroundings(Protocol):

@@ -121,6 +121,11 @@ def calls_of(options: Options) -> Iterator[Calls]:
         yield calls
 
 
+def account_of_worker(options: Options) -> Account:
+    """The account of a process that works for one run as long as it lives."""
+    return _RUNS.enter(Calls(options).account)
+
+
 class Calls:
     """One run's calls: what they may do, and their figures.
 

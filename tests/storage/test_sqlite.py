@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +19,7 @@ from evalve.contracts import EvaluationSpec, RecordDraft
 from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Sample
 from evalve.storage import open_store
+from evalve.storage.database import FileDatabase
 from evalve.storage.explanations import explained
 from recorded import at_once
 
@@ -465,6 +467,17 @@ def test_failures_of_the_fourth_format_count_as_those_of_the_code(tmp_path: Path
     store.close()
 
 
+def test_a_file_of_an_earlier_format_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    start(path, "s", 3).communicate()
+    with sqlite3.connect(path) as connection:
+        turn_back_to_the_fourth_format(connection)
+    connection.close()
+
+    with pytest.raises(StorageError, match=r"earlier evalve \(format 4\).*copy it to a directory"):
+        FileDatabase(path, url=f"sqlite:///{path}")._open_at_rest()
+
+
 # artefacts
 
 
@@ -516,3 +529,55 @@ def test_no_artefact_is_removed_while_another_process_runs(tmp_path: Path) -> No
 
     store.open_artefact(kept.hash).close()
     store.close()
+
+
+# live progress
+
+RUNNING_PROGRAM = """
+import asyncio, sys
+from evalve import foreach
+
+@foreach("n", range(3))
+async def eval_waiting(n):
+    if n:
+        print("waits", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+    return True
+
+asyncio.run(eval_waiting(experiment="exp", storage=sys.argv[1], max_concurrency=2, progress="off"))
+"""
+
+
+def test_another_process_follows_a_run_and_sees_that_it_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    command = [sys.executable, "-c", RUNNING_PROGRAM, str(path)]
+    running = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert running.stdout is not None
+    assert running.stdin is not None
+    assert [running.stdout.readline() for _ in range(2)] == ["waits\n", "waits\n"]
+    store = open_store(path, create=False)
+
+    live = until(lambda: store.live("exp")[0], lambda live: live.done == 1)
+    assert (live.evaluation, live.total, live.in_flight, live.is_alive) == ("eval_waiting", 3, 2, True)
+
+    running.kill()
+    running.wait()
+    running.stdin.close()
+    running.stdout.close()
+    (live,) = store.live("exp")
+    assert (live.done, live.is_alive) == (1, False)
+    store.close()
+
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], is_there: Callable[[T], bool]) -> T:
+    """What is looked at, once it is as it shall be: a run tells it about once a second."""
+    ends_s = time.monotonic() + 30.0
+    while not is_there(seen := look()):
+        assert time.monotonic() < ends_s, seen
+        time.sleep(0.05)
+    return seen

@@ -372,22 +372,3 @@ def plain_events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return events
     recorded: list[dict[str, Any]] = json.loads(to_json(events))
     return recorded
-
-
-def add_calls(to: CallLog, made: CallLog) -> None:
-    """What calls came to elsewhere is added; how often each was asked is taken over."""
-    for name in (
-        "requests",
-        "cached",
-        "retries",
-        "refusals",
-        "input_tokens",
-        "output_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "cost_usd",
-        "unpriced",
-        "waited_s",
-    ):
-        setattr(to, name, getattr(to, name) + getattr(made, name))
-    to.ordinals.update(made.ordinals)

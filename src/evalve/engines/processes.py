@@ -7,7 +7,6 @@ import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from evalve.engines.crossing import (
     Answer,
     Opening,
     Work,
-    add_calls,
     loaded,
     packed_arguments,
     restored_error,
@@ -105,10 +103,10 @@ class ProcessEngine:
         )
 
     def _value_of(self, answer: Answer, context: SampleContext) -> Any:
-        add_calls(context.calls, answer.calls)
-        count: Callable[[Any], None] | None = getattr(context.account, "count_elsewhere", None)
-        if count is not None:
-            count(answer.calls)
+        context.calls.add(answer.calls)
+        context.calls.ordinals.update(answer.calls.ordinals)
+        if context.account is not None:
+            context.account.count_elsewhere(answer.calls)
         if context.trace is not None:
             context.trace.extend(answer.events)
         if answer.error is not None:

@@ -45,6 +45,11 @@ class Account:
         del plain["ordinals"]
         return plain
 
+    def count_elsewhere(self, made: CallLog) -> None:
+        """What calls of the run came to in another process."""
+        with self.lock:
+            self._total.add(made)
+
     def spent_usd(self) -> float:
         return self._total.cost_usd
 
@@ -66,13 +71,18 @@ class Accounts:
     @contextmanager
     def open(self, account: Account) -> Iterator[Account]:
         """In the block, the run is under way."""
-        with self._changing:
-            self._under_way = (*self._under_way, account)
+        self.enter(account)
         try:
             yield account
         finally:
             with self._changing:
                 self._under_way = tuple(each for each in self._under_way if each is not account)
+
+    def enter(self, account: Account) -> Account:
+        """The run is under way from now on."""
+        with self._changing:
+            self._under_way = (*self._under_way, account)
+        return account
 
     def the_only_one(self) -> Account | None:
         """The run that calls without a sample can only belong to."""

@@ -152,7 +152,7 @@ class FileDatabase:
             connection = self._connect("mode=rw")
         except sqlite3.OperationalError as error:
             if sqlite_code(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) and self._is_at_rest():
-                return self._connect("mode=ro&immutable=1")  # a directory where no `-shm` file can be made
+                return self._open_at_rest()  # a directory where no `-shm` file can be made
             raise
         version = _version(connection, self.place)
         if version == 0 and not self._create:  # the file is made and its tables are not, or not yet
@@ -160,6 +160,16 @@ class FileDatabase:
             raise self._nothing_recorded()
         if version < schema.VERSION:
             self._make()
+        return connection
+
+    def _open_at_rest(self) -> sqlite3.Connection:
+        connection = self._connect("mode=ro&immutable=1")
+        if (version := _version(connection, self.place)) < schema.VERSION:
+            connection.close()
+            raise StorageError(
+                f"{self.place}: written by an earlier evalve (format {version}), and it cannot be brought"
+                " up to date where it is: copy it to a directory that may be written"
+            )
         return connection
 
     def _make(self) -> None:

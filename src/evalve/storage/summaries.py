@@ -42,11 +42,11 @@ def read_evaluations(
     connection: sqlite3.Connection, experiment: str, *, key: str | None = None
 ) -> list[EvaluationInfo]:
     """All of an experiment, or only that of the key."""
+    of_key = "" if key is None else "AND v.key = :key"
     rows = connection.execute(
         "SELECT v.id, v.key, v.name, v.columns, v.fingerprint, v.total, v.metrics FROM evaluations v"
-        " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND (?2 IS NULL OR v.key = ?2)"
-        " ORDER BY v.id",
-        (experiment, key),
+        f" JOIN experiments x ON x.id = v.experiment_id WHERE x.name = :experiment {of_key} ORDER BY v.id",
+        {"experiment": experiment, "key": key},
     ).fetchall()
     return [_evaluation(connection, experiment, row) for row in rows]
 
