@@ -35,7 +35,7 @@ KERNEL = {
     "variables",
 }
 WIRING = {"checking", "gating", "wiring"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "show", "simulator", "storage"}
+ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
     "cli",
