@@ -40,7 +40,10 @@ _OF_PROVIDERS = frozenset(
         "urllib3",
     }
 )
-_SKIPS = frozenset({("_pytest.outcomes", "Skipped"), ("unittest.case", "SkipTest")})
+_SKIPS = frozenset(
+    # pytest calls its own a builtin, for the sake of tracebacks
+    {("builtins", "Skipped"), ("unittest.case", "SkipTest")}
+)
 _UNREADABLE = frozenset(
     {"json.decoder.JSONDecodeError", "pydantic_core.ValidationError", "jsonschema.ValidationError"}
 )

@@ -35,7 +35,6 @@ class Home:
         self._path, self._lock = self._taken()
         self._has_warned = False
         self._remove_leftovers()
-        atexit.register(self.close)
 
     def new_directory(self, context: SampleContext) -> Path:
         """An empty one, with a name that tells whose it is."""
@@ -133,6 +132,7 @@ def home_in(base: Path) -> Home:
         home = _HOMES.get(base)
         if home is None:
             home = _HOMES[base] = Home(base)
+            atexit.register(home.close)
         return home
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from typing import Any
 
 from evalve.callers import caller
-from evalve.contracts import SampleContext
+from evalve.contracts import SAMPLE, SampleContext
 from evalve.errors import DeclarationError, LenderError
 
 _LOG = logging.getLogger(__name__)
@@ -64,25 +70,30 @@ class Pool:
 
     @asynccontextmanager
     async def lend(self, context: SampleContext) -> AsyncIterator[Any]:
-        shelf = await self._shelf()
+        shelf = self._shelf()
         async with shelf.place(context):
             client = shelf.idle.pop() if shelf.idle else await self._made()
+            is_fit = False
             try:
                 yield client.value
+                is_fit = True
             except BaseException:
-                if context.ended != "skipped":
-                    await self._closed(client)
-                    raise
-                await self._returned(client, shelf)
+                is_fit = context.ended == "skipped"
                 raise
-            else:
-                await self._returned(client, shelf)
+            finally:
+                if is_fit and await self._is_reset(client) and not shelf.is_closed:
+                    shelf.idle.append(client)
+                else:
+                    await client.close()
 
     async def aclose(self) -> None:
         """Close the clients of the running loop; those that are lent now, when they come back."""
-        shelf = self._shelves.get(asyncio.get_running_loop())
+        with self._lock:
+            shelf = self._shelves.pop(asyncio.get_running_loop(), None)
         if shelf is not None:
-            await shelf.watch.aclose()
+            shelf.is_closed = True
+            while shelf.idle:
+                await shelf.idle.pop().close()
 
     async def __aenter__(self) -> Pool:
         return self
@@ -90,79 +101,99 @@ class Pool:
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
-    async def _shelf(self) -> _Shelf:
+    def _shelf(self) -> _Shelf:
         """The clients of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            shelf = self._shelves.get(loop)
-            if shelf is not None:
-                return shelf
-            shelf = self._shelves[loop] = _Shelf(self._size)
-        shelf.watch = self._until_the_loop_ends(shelf)
-        await anext(shelf.watch)
-        return shelf
-
-    async def _until_the_loop_ends(self, shelf: _Shelf) -> AsyncGenerator[None, None]:
-        """A loop that ends closes the async generators that began on it; it tells nobody else."""
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._shelves = {loop: one for loop, one in self._shelves.items() if one is not shelf}
-            shelf.is_closed = True
-            await self._emptied(shelf)
+            if loop not in self._shelves:
+                alive = {other: shelf for other, shelf in self._shelves.items() if not other.is_closed()}
+                self._shelves = {**alive, loop: _Shelf(self._size)}
+            return self._shelves[loop]
 
     async def _made(self) -> _Client:
-        made = await _awaited(self._make())
-        if self._close is None:
-            if isinstance(made, AbstractAsyncContextManager):
-                return _Client(await made.__aenter__(), lambda: made.__aexit__(None, None, None))
-            if isinstance(made, AbstractContextManager):
-                return _Client(made.__enter__(), lambda: made.__exit__(None, None, None))
-            return _Client(made, lambda: None)
-        close = self._close
-        return _Client(made, lambda: close(made))
+        client = _Client(self._opened)
+        client.value = await client.opened()
+        return client
 
-    async def _returned(self, client: _Client, shelf: _Shelf) -> None:
+    async def _opened(self, stack: AsyncExitStack) -> Any:
+        """Make a client; the stack knows how to close it."""
+        made = await _awaited(self._make())
+        if self._close is not None:
+            stack.push_async_callback(_called, self._close, made)
+        elif isinstance(made, AbstractAsyncContextManager):
+            return await stack.enter_async_context(made)
+        elif isinstance(made, AbstractContextManager):
+            return stack.enter_context(made)
+        return made
+
+    async def _is_reset(self, client: _Client) -> bool:
         try:
             if self._reset is not None:
                 await _awaited(self._reset(client.value))
+            return True
         except Exception as error:  # the sample has ended, and does not need it any more
             _LOG.warning(
                 "a client of the pool was replaced: reset raised %s: %s", type(error).__name__, error
             )
-            await self._closed(client)
+            return False
         except BaseException:
-            await self._closed(client)
+            await client.close()
             raise
-        else:
-            if shelf.is_closed:
-                await self._closed(client)
-            else:
-                shelf.idle.append(client)
 
-    async def _emptied(self, shelf: _Shelf) -> None:
-        while shelf.idle:
-            await self._closed(shelf.idle.pop())
 
-    async def _closed(self, client: _Client) -> None:
+class _Client:
+    """Opened and closed by one task of its own, as what is written with `async with` may need it.
+
+    A loop that ends cancels the tasks that are left on it, which is how a client hears of it.
+    """
+
+    value: Any
+
+    def __init__(self, open_it: Callable[[AsyncExitStack], Awaitable[Any]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._open = open_it
+        self._value: asyncio.Future[Any] = loop.create_future()
+        self._no_longer_needed: asyncio.Future[None] = loop.create_future()
+        nobodys = contextvars.copy_context()
+        nobodys.run(SAMPLE.set, None)  # it outlives the sample for which it is made
+        self._life = loop.create_task(self._live(), context=nobodys)
+
+    async def opened(self) -> Any:
+        try:
+            return await self._value
+        except asyncio.CancelledError:
+            self._life.cancel()
+            raise
+
+    async def close(self) -> None:
+        if not self._no_longer_needed.done():
+            self._no_longer_needed.set_result(None)
+        await asyncio.wait({self._life})
+
+    async def _live(self) -> None:
+        stack = AsyncExitStack()
+        try:
+            value = await self._open(stack)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                self._value.cancel()
+                raise
+            if not self._value.done():
+                self._value.set_exception(error)
+            return
+        if not self._value.done():
+            self._value.set_result(value)
+            with suppress(asyncio.CancelledError):
+                await self._no_longer_needed
         try:
             async with asyncio.timeout(_CLOSED_WITHIN_S):
-                await _awaited(client.close())
+                await stack.aclose()
         except Exception as error:  # it is not used any more
             _LOG.warning("a client of the pool did not close: %s: %s", type(error).__name__, error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    value: Any
-    close: Callable[[], Any]
-
-
 class _Shelf:
     """The clients of one loop, touched on that loop alone."""
-
-    watch: AsyncGenerator[None, None]
 
     def __init__(self, size: int) -> None:
         self.idle: list[_Client] = []
@@ -191,6 +222,10 @@ class _Shelf:
                 self._places.release()
         finally:
             self._holders.discard(attempt)
+
+
+async def _called(function: Callable[[Any], Any], client: Any) -> None:
+    await _awaited(function(client))
 
 
 async def _awaited(value: Any) -> Any:
