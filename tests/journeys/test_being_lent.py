@@ -264,7 +264,35 @@ def test_a_seed_that_is_missing_is_told_once_before_anything_runs(project: Proje
     ended = project.pytest("--experiment", "x")
 
     assert ended.code == 1
+    assert "sandboxes/" not in ended.out
     assert "eval_a.py:7: there is no 'no/such/seed' to put into the workspace; looked in " in ended.out
+
+
+def test_a_lender_that_is_written_wrongly_is_told_before_anything_runs(project: Project) -> None:
+    project.write(
+        "eval_a.py",
+        """
+        import evalve
+
+        class Forgot:
+            async def lend(self, context):
+                yield 1
+
+        @evalve.foreach("n", [1, 2])
+        def eval_forgot(n, thing=Forgot()):
+            return True
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x")
+
+    assert ended.code == 1
+    assert (
+        "eval_a.py:8: 'thing': Forgot.lend must return an async context manager: "
+        "write @contextlib.asynccontextmanager above it"
+    ) in ended.out
+    assert "Traceback" not in ended.out
+    assert "pytest_session.py" not in ended.out
 
 
 def test_one_pool_serves_several_evaluations_of_a_session_and_is_closed_at_its_end(project: Project) -> None:

@@ -328,6 +328,15 @@ def test_files_are_found_beside_the_file_that_declares_it() -> None:
     assert list(Workspace(files=["test_workspace.py"]).settings) == ["file test_workspace.py"]
 
 
+def test_files_that_are_gone_when_the_run_begins_are_told(project: Path) -> None:
+    (project / "seed.txt").touch()
+    workspace = Workspace(["seed.txt"])
+    (project / "seed.txt").unlink()
+
+    with pytest.raises(DeclarationError, match=r"the files of the workspace cannot be read: .*seed\.txt"):
+        _ = workspace.settings
+
+
 def test_what_is_kept_is_no_part_of_the_evaluation() -> None:
     assert Workspace({"a": "b"}, keep="always").settings == Workspace({"a": "b"}).settings
 

@@ -48,6 +48,7 @@ class Pool:
         reset: Callable[[Any], Any] | None = None,
         close: Callable[[Any], Any] | None = None,
     ) -> None:
+        __tracebackhide__ = True  # of a mistake, pytest shows the line that a person wrote
         for name, function in (("make", make), ("reset", reset), ("close", close)):
             if not callable(function) and (name == "make" or function is not None):
                 raise DeclarationError(

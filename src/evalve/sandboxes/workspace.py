@@ -64,6 +64,7 @@ class Workspace:
         *,
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
+        __tracebackhide__ = True  # of a mistake, pytest shows the line that a person wrote
         if keep not in _KEEPS:
             raise at_caller(DeclarationError(f'keep= is "failed", "always" or "never"; got {keep!r}'))
         self._keep = keep
@@ -77,7 +78,10 @@ class Workspace:
     @property
     def settings(self) -> dict[str, str]:
         """The files, by content. What is kept and where is no part of what is evaluated."""
-        return self._seed.settings()
+        try:
+            return self._seed.settings()
+        except OSError as error:  # they were there when it was declared
+            raise DeclarationError(f"the files of the workspace cannot be read: {error}") from error
 
     @property
     def path(self) -> Path:
