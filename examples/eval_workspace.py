@@ -11,6 +11,7 @@ import sys
 import evalve
 
 CHECK = "from program import double\n\nassert double(5) == 10\n"
+WORKSPACE = evalve.Workspace(files={"check.py": CHECK})
 BROKEN = [
     ("plus", "def double(n):\n    return n + 4\n"),
     ("minus", "def double(n):\n    return n - n\n"),
@@ -29,7 +30,7 @@ async def agent(folder):
 
 
 @evalve.foreach("id,text", BROKEN)
-async def eval_repair(id, text, workspace=evalve.Workspace(files={"check.py": CHECK})):
+async def eval_repair(id, text, workspace=WORKSPACE):
     (workspace / "program.py").write_text(text)
     await agent(workspace.path)
     checking = await asyncio.create_subprocess_exec(
