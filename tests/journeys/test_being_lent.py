@@ -79,6 +79,16 @@ def test_the_workspace_of_a_failed_sample_is_kept_until_it_succeeds(project: Pro
     assert (workspaces(project), kept(project)) == ([], [])
 
 
+def test_a_deleted_experiment_takes_its_kept_workspaces_along(project: Project) -> None:
+    project.write("eval_a.py", ASYNC)
+    project.pytest("--experiment", "x", BREAKS="b")
+    before = kept(project)
+
+    project.evalve("delete", "x", "--yes")
+
+    assert (len(before), kept(project)) == (1, [])
+
+
 def test_workspaces_of_a_killed_run_are_removed_by_the_next(project: Project) -> None:
     project.write("eval_a.py", ASYNC)
     with project.started("-m", "pytest", "--experiment", "x", HANGS="abc") as running:

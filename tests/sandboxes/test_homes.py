@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from evalve.contracts import SampleContext
-from evalve.sandboxes.homes import Home, plain_name
+from evalve.sandboxes.homes import Home, forget_experiment, plain_name
 
 A = SampleContext("exp", "eval_x[gpt]", "a", 0, 1, evaluation_key="x.py::eval_x[gpt]", argument="workspace")
 
@@ -148,6 +149,22 @@ def test_any_text_becomes_a_name_of_a_file(text: str, plain: str) -> None:
 
 def test_two_texts_that_look_alike_as_names_are_told_apart() -> None:
     assert len({plain_name("a/b"), plain_name("a b"), plain_name("a_b")}) == 3
+
+
+def test_an_experiment_that_is_deleted_takes_what_is_kept_beside_its_store_along(tmp_path: Path) -> None:
+    base = tmp_path / "a b" / ".evalve"
+    home = Home(base)
+    kept = home.kept_directory(A)
+    home.keep(home.new_directory(A), kept)
+
+    forget_experiment(f"sqlite:///{quote(str(tmp_path / 'other.db'))}", "exp")
+    forget_experiment(f"sqlite:///{quote(str(base / 'evalve.db'))}", "another")
+    is_there_still = kept.exists()
+    forget_experiment(f"sqlite:///{quote(str(base / 'evalve.db'))}?sync=full", "exp")
+    home.close()
+
+    assert is_there_still
+    assert not (base / "kept" / "exp").exists()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from evalve.contracts import SampleContext
 
@@ -139,6 +140,17 @@ def home_in(base: Path) -> Home:
 _HOMES: dict[Path, Home] = {}
 """A lock belongs to the process, and so does what it guards."""
 _HOMES_LOCK = threading.Lock()
+
+
+def forget_experiment(storage: str, experiment: str) -> None:
+    """Remove the workspaces that are kept beside a store's file, of an experiment that it no longer has."""
+    database = Path(unquote(urlsplit(storage).path))
+    if urlsplit(storage).scheme != "sqlite" or database.parent.name != ".evalve":
+        return  # workspaces are not kept beside this one
+    try:
+        _remove(database.parent / "kept" / plain_name(experiment))
+    except OSError as error:
+        _LOG.warning("kept workspaces of %s cannot be removed: %s", experiment, error)
 
 
 def plain_name(text: str) -> str:
