@@ -200,6 +200,19 @@ def test_directories_that_a_sample_made_read_only_are_removed() -> None:
     assert not is_there
 
 
+def test_a_directory_that_a_sample_made_read_only_is_kept() -> None:
+    with nobody_special() as base:
+        home = Home(base)
+        path, kept = home.new_directory(A), home.kept_directory(A)
+        path.chmod(0o500)
+
+        home.keep(path, kept)
+        is_there = kept.exists()
+        home.close()
+
+    assert is_there
+
+
 def test_what_cannot_be_removed_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     with nobody_special() as base:
         home = Home(base)

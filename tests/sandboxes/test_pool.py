@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -299,6 +301,27 @@ class TestLoops:
 
         assert len(set(made_on)) == 2
         assert closed_on == made_on
+
+    def test_loops_of_several_threads_have_clients_of_their_own(self) -> None:
+        made_on: list[asyncio.AbstractEventLoop] = []
+        both = threading.Barrier(2, timeout=30)
+
+        async def make() -> asyncio.AbstractEventLoop:
+            made_on.append(asyncio.get_running_loop())
+            return made_on[-1]
+
+        pool = Pool(make, size=1)
+
+        async def borrow() -> bool:
+            async with pool.lend(SampleContext("exp", "eval_x", "a", 0, 1)) as client:
+                both.wait()  # each has one at the same time
+                return client is asyncio.get_running_loop()
+
+        with ThreadPoolExecutor(2) as threads:
+            answers = list(threads.map(lambda _: asyncio.run(borrow()), range(2)))
+
+        assert answers == [True, True]
+        assert len(made_on) == 2
 
     def test_it_can_be_closed_earlier_and_used_again(self, store: Store) -> None:
         make = Factory()

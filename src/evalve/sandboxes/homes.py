@@ -62,6 +62,7 @@ class Home:
         is_replaced = kept.exists()
         if is_replaced:
             kept.rename(aside)
+        path.chmod(path.stat().st_mode | stat.S_IRWXU)  # or it cannot be moved
         while True:
             kept.parent.mkdir(parents=True, exist_ok=True)
             try:
