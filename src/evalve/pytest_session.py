@@ -19,7 +19,7 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, Store
-from evalve.declare.foreach import Evaluation
+from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
@@ -245,7 +245,7 @@ class EvalveSession:
                 leading=leading,
             )
         except EvalveError as error:
-            raise pytest.fail.Exception(_placed(error, evaluation), pytrace=False) from None
+            raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
         store = wiring.storage_for(evaluation, options)
         try:
             outcome = await wiring.run_recording(
@@ -255,7 +255,9 @@ class EvalveSession:
             self.told[item.nodeid] = _told_of_broken(runnable, store, error).to_plain()
             if not isinstance(error, EvalveError):
                 raise
-            raise pytest.fail.Exception(_placed(error, evaluation), pytrace=False) from None
+            where, said = getattr(item.function, MARK).where, str(error)
+            text = said if said.startswith(where) else f"{where}: {said}"
+            raise pytest.fail.Exception(text, pytrace=False) from None
         self._spent_usd += outcome.run.report["calls"].get("cost_usd", 0.0)
         told = Told.about(
             outcome.info,
@@ -340,12 +342,6 @@ class EvalveSession:
     def _resume_command(self) -> str:
         named = [] if self._settings.named else [self._experiment_flag, self._settings.experiment]
         return shlex.join([*without_fresh(typed(self._config)), *named])
-
-
-def _placed(error: EvalveError, evaluation: Evaluation) -> str:
-    """The error's text, with the place of the evaluation where it names none."""
-    text = str(error)
-    return text if text.startswith(evaluation.where) else f"{evaluation.where}: {text}"
 
 
 def _told_of_broken(runnable: Runnable, store: Store, error: Exception) -> Told:
