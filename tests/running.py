@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from evalve.contracts import EvaluationSpec, RecordDraft, Runnable, Store, Strategy, Tally, Task
+from evalve.contracts import EvaluationSpec, Lender, RecordDraft, Runnable, Store, Strategy, Tally, Task
 from evalve.declare.datasets import Dataset
 from evalve.engines.choosing import engine_for
 from evalve.options import Options, Threshold
@@ -44,10 +44,11 @@ def runnable(
     fingerprint: Mapping[str, str] | None = None,
     experiment: str = "exp",
     key: str = "eval_x.py::eval_x",
+    lenders: Mapping[str, Lender] | None = None,
     **options: Any,
 ) -> Runnable:
     """The function over the rows, with the options as keyword arguments."""
-    columns = tuple(inspect.signature(function).parameters)
+    columns = tuple(name for name in inspect.signature(function).parameters if name not in (lenders or {}))
     dataset = Dataset(rows, columns, "eval_x.py:1")
     asked = Options(experiment=experiment, **options)
     return Runnable(
@@ -60,6 +61,7 @@ def runnable(
         strategy=strategy,
         retries=retries,
         require=tuple(require),
+        lenders=lenders or {},
     )
 
 

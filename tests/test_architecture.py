@@ -36,7 +36,7 @@ KERNEL = {
     "variables",
 }
 WIRING = {"checking", "gating", "wiring", "worker_process"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "show", "simulator", "storage"}
+ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
     "cli",

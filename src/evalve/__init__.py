@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
     from evalve.declare.foreach import require as require
+    from evalve.errors import AgentError as AgentError
+    from evalve.errors import AnswerError as AnswerError
     from evalve.errors import CrossingError as CrossingError
     from evalve.errors import DatasetError as DatasetError
     from evalve.errors import DeclarationError as DeclarationError
     from evalve.errors import EvalveError as EvalveError
     from evalve.errors import ExperimentChanged as ExperimentChanged
+    from evalve.errors import InfrastructureError as InfrastructureError
     from evalve.errors import Interrupted as Interrupted
+    from evalve.errors import LenderError as LenderError
     from evalve.errors import LocalUnavailable as LocalUnavailable
     from evalve.errors import Locked as Locked
     from evalve.errors import MissingKey as MissingKey
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from evalve.errors import StorageError as StorageError
     from evalve.errors import StrategyError as StrategyError
     from evalve.errors import StreamBroken as StreamBroken
+    from evalve.errors import WorkerDied as WorkerDied
     from evalve.evaluators import evaluator as evaluator
     from evalve.gating import async_http_client as async_http_client
     from evalve.gating import http_client as http_client
@@ -35,16 +40,22 @@ if TYPE_CHECKING:
     from evalve.metrics import metric as metric
     from evalve.records import Result as Result
     from evalve.records import Score as Score
+    from evalve.sandboxes.pool import Pool as Pool
+    from evalve.sandboxes.workspace import Workspace as Workspace
     from evalve.tracing import trace as trace
     from evalve.wiring import run as run
 
 _ERRORS = (
+    "AgentError",
+    "AnswerError",
     "CrossingError",
     "DatasetError",
     "DeclarationError",
     "EvalveError",
     "ExperimentChanged",
+    "InfrastructureError",
     "Interrupted",
+    "LenderError",
     "LocalUnavailable",
     "Locked",
     "MissingKey",
@@ -56,12 +67,15 @@ _ERRORS = (
     "StorageError",
     "StrategyError",
     "StreamBroken",
+    "WorkerDied",
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "evalve.errors"),
     "ForEach": "evalve.declare.foreach",
+    "Pool": "evalve.sandboxes.pool",
     "Result": "evalve.records",
     "Score": "evalve.records",
+    "Workspace": "evalve.sandboxes.workspace",
     "async_http_client": "evalve.gating",
     "evaluator": "evalve.evaluators",
     "foreach": "evalve.declare.foreach",
@@ -78,19 +92,24 @@ _MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "stor
 
 __version__ = "0.1.0"
 __all__ = [
+    "AgentError",
+    "AnswerError",
     "CrossingError",
     "DatasetError",
     "DeclarationError",
     "EvalveError",
     "ExperimentChanged",
     "ForEach",
+    "InfrastructureError",
     "Interrupted",
+    "LenderError",
     "LocalUnavailable",
     "Locked",
     "MissingKey",
     "ModelError",
     "NotFound",
     "OptionError",
+    "Pool",
     "Result",
     "ResultError",
     "SampleTimeout",
@@ -98,6 +117,8 @@ __all__ = [
     "StorageError",
     "StrategyError",
     "StreamBroken",
+    "WorkerDied",
+    "Workspace",
     "async_http_client",
     "evaluator",
     "foreach",

@@ -17,6 +17,7 @@ from evalve.declare.experiments import read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest
+from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
 from evalve.show.comparing import compare_experiments, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
@@ -201,6 +202,7 @@ def _delete(said: argparse.Namespace) -> int:
             print("nothing was deleted", file=sys.stderr)
             return FAILED
         store.delete(found.name)
+        forget_experiment(store.url, found.name)
     return _print([visible(f"deleted {what}")])
 
 

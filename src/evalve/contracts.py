@@ -480,9 +480,15 @@ class SampleContext:
     account: Any = None
     """The gate's own: cache mode, budget and totals of the run. `None` for those of the process."""
     lent: dict[str, Any] = field(default_factory=dict)
-    """What lenders want recorded about what they lent, by argument. Plain values."""
+    """What lenders want recorded about what they lent, by argument. Plain values.
+
+    Each lender sees one of its own, and writes into it what belongs under its argument."""
     ended: Ended | None = None
     """Known to lenders when they are given back what they lent; `None` where the try was cancelled."""
+    evaluation_key: str = ""
+    """File, function and variant: unlike the name, no two evaluations of an experiment share it."""
+    argument: str = ""
+    """For a lender: which argument of the evaluation it lends for."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.

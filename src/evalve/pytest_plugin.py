@@ -235,6 +235,14 @@ def rate_limiter(request: pytest.FixtureRequest) -> Any:
         pytest.fail(f"rate_limiter: {error}", pytrace=False)
 
 
+@pytest.fixture
+def workspace() -> Any:
+    """A directory of its own for each sample of an evaluation: `workspace.path`."""
+    from evalve.sandboxes.workspace import Workspace
+
+    return Workspace()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "model" not in metafunc.fixturenames:
         return

@@ -235,14 +235,17 @@ class EvalveSession:
             pytest.fail(self._refused, pytrace=False)
         options = self._within_budget(self._settings.options_for(evaluation))
         variant = variant_of(item)
-        runnable = evaluation.bound(
-            experiment=self._settings.experiment,
-            key=evaluation.key(self._folder, variant),
-            variant=variant,
-            arguments=fixtures,
-            options=options,
-            leading=leading,
-        )
+        try:
+            runnable = evaluation.bound(
+                experiment=self._settings.experiment,
+                key=evaluation.key(self._folder, variant),
+                variant=variant,
+                arguments=fixtures,
+                options=options,
+                leading=leading,
+            )
+        except EvalveError as error:
+            raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
         store = wiring.storage_for(evaluation, options)
         try:
             outcome = await wiring.run_recording(

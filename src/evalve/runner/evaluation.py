@@ -161,6 +161,7 @@ class _Journey:
             SampleSettings(
                 experiment=evaluation.spec.experiment,
                 evaluation=evaluation.spec.name,
+                evaluation_key=evaluation.spec.key,
                 evaluation_id=evaluation_id,
                 run_id=self.run.id,
                 timeout_s=asked.timeout_s,

@@ -13,6 +13,7 @@ from evalve.errors import LenderError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
+from evalve.runner.failing import is_skip
 from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
 from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
@@ -28,6 +29,7 @@ class SampleSettings:
 
     experiment: str
     evaluation: str
+    evaluation_key: str
     evaluation_id: int
     run_id: str
     timeout_s: float | None
@@ -119,6 +121,7 @@ class SampleRunner:
             attempt.surroundings,
             attempt.trace,
             settings.account,
+            evaluation_key=settings.evaluation_key,
         )
         SAMPLE.set(context)
         if not self._lenders:
@@ -136,7 +139,9 @@ class SampleRunner:
             value = None
             try:
                 lent = await loans.take()
-            except LenderError as not_lent:
+            except BaseException as not_lent:
+                if not isinstance(not_lent, LenderError) and not is_skip(not_lent):
+                    raise
                 attempt.fail(not_lent)
             else:
                 values = {**own_values(body.attempt.sample.values), **lent}
