@@ -14,7 +14,7 @@ from evalve import ForEach
 
 SAMPLES = 100
 TRIVIAL_SAMPLES = 2_000
-STEPS = 600_000
+STEPS = 1_000_000
 """About 50 ms of pure Python."""
 WORKERS = 2
 ROUNDS = 3
