@@ -12,7 +12,7 @@ from bench.measuring import Figure, alternating, timed_s
 from bench.processes import python
 from evalve import ForEach
 
-SAMPLES = 100
+SAMPLES = 160
 TRIVIAL_SAMPLES = 2_000
 STEPS = 1_000_000
 """About 50 ms of pure Python."""
