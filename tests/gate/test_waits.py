@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -12,9 +14,13 @@ from typing import Any
 import pytest
 from test_exchange import FakeSender, World, a_request, failed, ok
 
+from evalve.clock import LoopClock
 from evalve.concurrency import SlidingWindow
 from evalve.contracts import SAMPLE, CallLog, SampleContext, Store
-from evalve.gate.messages import Limit, Limits, SendError
+from evalve.gate.background import BackgroundLoop
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Limit, Limits, Reply, SendError
+from evalve.gate.state import MemoryState
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings
@@ -326,6 +332,59 @@ async def test_a_provider_that_is_down_does_not_hold_up_samples_that_ask_another
         assert {status for _, status in statuses(store)} == {"done"}
     assert max(ended_s["well"]) < 5.0
     assert min(ended_s["down"]) > 5.0
+
+
+def test_an_async_function_that_blocks_its_loop_with_a_sync_call_gets_its_answer(
+    tmp_path: Path, store: Store
+) -> None:
+    """On real loops: the one that lends slots stands still while the call waits on another."""
+    background = BackgroundLoop()
+    with a_world(tmp_path) as world:
+        world.gate.limiter = Limiter(MemoryState(now_s=time.monotonic), limits_for=lambda call: NONE_KNOWN)
+
+        async def eval_blocking(number: int) -> bool:
+            sender = FakeSender([FULL, ok()], takes_s=0.0)
+            reply: Reply = background.call(world.gate.exchange(a_request(f"{number}"), sender))
+            return reply.status == 200
+
+        asyncio.run(running(runnable(eval_blocking, numbers(2)), store))
+
+        assert {status for _, status in statuses(store)} == {"done"}
+    background.stop()
+
+
+def test_a_sync_function_lends_its_slot_while_its_call_waits(tmp_path: Path, store: Store) -> None:
+    """Of two samples in a window of one, the second answers what the first waits for."""
+    background = BackgroundLoop()
+    with a_world(tmp_path) as world:
+        world.gate.limiter = Limiter(MemoryState(now_s=time.monotonic), limits_for=lambda call: NONE_KNOWN)
+        world.gate.clock = clock = LetGoClock()
+
+        def eval_sync(number: int) -> bool:
+            if number == 1:
+                clock.let_go()
+            sender = FakeSender([ok()] if number else [FULL, ok()], takes_s=0.0)
+            reply: Reply = background.call(world.gate.exchange(a_request(f"{number}"), sender))
+            return reply.status == 200
+
+        one_at_once = runnable(eval_sync, numbers(2), strategy=SlidingWindow(1), timeout_s=60.0)
+        asyncio.run(running(one_at_once, store))
+
+        assert {status for _, status in statuses(store)} == {"done"}
+    background.stop()
+
+
+class LetGoClock(LoopClock):
+    """Sleeps until it is told to let go, from any thread."""
+
+    def __init__(self) -> None:
+        self._over: Future[None] = Future()
+
+    def let_go(self) -> None:
+        self._over.set_result(None)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.wrap_future(self._over)
 
 
 @virtually

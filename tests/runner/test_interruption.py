@@ -22,6 +22,9 @@ class RecordingTurns:
     def stop(self) -> None:
         self.asked.append("stop")
 
+    def end_waits(self) -> None:
+        self.asked.append("end waits")
+
     def cancel(self) -> None:
         self.asked.append("cancel")
 
@@ -70,7 +73,18 @@ async def test_the_second_press_raises_where_a_sync_function_blocks_the_loop() -
         asked_at_once = list(recording.asked)
         await asyncio.sleep(0)
 
-    assert asked_at_once == ["cancel"]
+    assert asked_at_once == ["end waits", "cancel"]
+
+
+async def test_the_first_press_ends_waits_at_once_where_a_sync_function_blocks_the_loop() -> None:
+    recording, turns = _turns()
+
+    with interruptible(turns, tell=lambda text: None, blocked=lambda: True):
+        _press()
+        asked_at_once = list(recording.asked)
+        await asyncio.sleep(0)
+
+    assert (asked_at_once, recording.asked) == (["end waits"], ["end waits", "stop"])
 
 
 async def test_the_handler_of_before_is_back_afterwards() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import contextvars
 import os
 import queue
 import threading
@@ -12,7 +13,10 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
+
+from evalve.contracts import SAMPLE, Surroundings
 
 T = TypeVar("T")
 Opened = TypeVar("Opened")
@@ -151,7 +155,12 @@ class _Work(Generic[T]):
 
     def begin(self) -> None:
         # scheduled in a copy of this thread's context, which the task inherits
-        self._loop.call_soon_threadsafe(self._run)
+        context = contextvars.copy_context()
+        sample = SAMPLE.get()
+        if sample is not None and sample.surroundings is not None and asyncio._get_running_loop() is not None:
+            keeps_slot = replace(sample, surroundings=_KeepsSlot(sample.surroundings))
+            context.run(SAMPLE.set, keeps_slot)
+        self._loop.call_soon_threadsafe(self._run, context=context)
 
     def cancel(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there
@@ -175,6 +184,20 @@ class _Work(Generic[T]):
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(task.result())
+
+
+class _KeepsSlot:
+    """The surroundings of a sample that waits here while it blocks its own event loop.
+
+    That loop lends slots, and stands still: who gave one back would wait for ever to have it again.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.parked = self.held = surroundings.held
+        self.call_begins = surroundings.call_begins
+        self.call_ends = surroundings.call_ends
+        self.stop_run = surroundings.stop_run
+        self.when_committed = surroundings.when_committed
 
 
 class _End:
