@@ -78,6 +78,7 @@ OURS: list[tuple[BaseException, FailureClass]] = [
     (errors.EvalveError("x"), "code"),
     (errors.DeclarationError("x"), "code"),
     (errors.OptionError("max_token= is not an argument"), "code"),
+    (errors.CrossingError("the argument cannot be handed over"), "code"),
     (errors.DatasetError("x"), "code"),
     (errors.ResultError("returned None"), "code"),
     (errors.StrategyError("x"), "code"),

@@ -83,6 +83,7 @@ class Child:
                 if isinstance(message, Answer):
                     return message
                 waits.take(message)
+                await asyncio.sleep(0)  # a wait that begins or ends does so before the next message counts
         finally:
             await waits.end()
         how = await self._how_it_died()
