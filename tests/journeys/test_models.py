@@ -254,10 +254,10 @@ def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Sim
     assert [path for path in files if b"sk-test-4711" in path.read_bytes()] == []
 
 
-ONE_A_MINUTE = """
+ONE_IN_TEN_MINUTES = """
     limits:
       anthropic:
-        rpm: 1
+        rpm: 0.1
 """
 ASKING = {
     "async": """
@@ -322,7 +322,7 @@ def begun(number):
 def test_ctrl_c_ends_the_wait_for_a_limit_and_says_how_to_go_on(
     kind: str, window: str, begun: int, project: Project, provider: Simulator
 ) -> None:
-    project.write("evalve.yaml", ONE_A_MINUTE)
+    project.write("evalve.yaml", ONE_IN_TEN_MINUTES)
     project.write("eval_asks.py", ASKS + dedent(ASKING[kind]))
     chosen = [] if kind == "sdk" else MODEL
     arguments = ["-m", "pytest", "eval_asks.py", *chosen, "--max-concurrency", window, "--experiment", "x"]
@@ -335,7 +335,7 @@ def test_ctrl_c_ends_the_wait_for_a_limit_and_says_how_to_go_on(
 
     assert ended.code == 2
     assert next(iter(project.values("x").values())) == [True]
-    assert provider.stats.requests == 1  # the second would have gone a minute later
+    assert provider.stats.requests == 1  # the second would have gone ten minutes later
     assert any("To go on: " in line for line in ended.summary)
 
     (project.folder / "evalve.yaml").unlink()
