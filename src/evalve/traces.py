@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from evalve.errors import EvalveError
 from evalve.jsontext import from_json, to_json
@@ -34,13 +35,22 @@ class KeepFile(Protocol):
     def __call__(self, source: Path, *, name: str) -> Artefact: ...
 
 
-class _Call(NamedTuple):
-    """A call as it came: cut and decoded only when it is written."""
-
-    data: dict[str, Any]
-    started_s: float
-    request: bytes | str
-    answer: bytes | str | None
+_Call = tuple[tuple[Any, ...], bytes | str, bytes | str | None]
+"""A call as it came (see `_CALL_PARTS`), its request and its answer: decoded only when it is written."""
+_CALL_PARTS = (
+    "provider",
+    "model",
+    "endpoint",
+    "status",
+    "problem",
+    "cached",
+    "streamed",
+    "tries",
+    "at",
+    "wall_s",
+    "usage",
+    "cost_usd",
+)
 
 
 class Trace:
@@ -86,22 +96,22 @@ class Trace:
         cost_usd: float | None,
     ) -> None:
         """Note a call of the gate. `started_s` is what `time.time()` said when it began."""
-        data = {
-            "kind": "call",
-            "provider": provider,
-            "model": model,
-            "endpoint": endpoint,
-            "status": status,
-            "problem": problem,
-            "cached": cached,
-            "streamed": streamed,
-            "tries": tries,
-            "wall_s": wall_s,
-            "usage": usage,
-            "cost_usd": cost_usd,
-        }
-        call = _Call(data, started_s, self._held(request), None if answer is None else self._held(answer))
-        self._keep(call, len(call.request) + len(call.answer or ()))
+        parts = (
+            provider,
+            model,
+            endpoint,
+            status,
+            problem,
+            cached,
+            streamed,
+            tries,
+            started_s,
+            wall_s,
+            usage,
+            cost_usd,
+        )
+        asked, answered = self._held(request), None if answer is None else self._held(answer)
+        self._keep((parts, asked, answered), len(asked) + len(answered or ()))
 
     def file(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """Keep a file as it is now, by its content. One that cannot be kept is an event that says why."""
@@ -226,17 +236,18 @@ class Trace:
         return texts
 
     def _call_json(self, call: _Call) -> str:
-        usage, status = call.data["usage"], call.data["status"]
-        event = {
-            **call.data,
-            "at": _text_of_instant(call.started_s),
-            "usage": None if usage is None else dict(usage),
-            "request": _decoded(call.request),
-            "answer": None if call.answer is None else _decoded(call.answer),
-        }
+        parts, request, answer = call
+        event = dict(zip(_CALL_PARTS, parts, strict=True))
+        event["kind"] = "call"
+        event["at"] = _text_of_instant(event["at"])
+        # the long texts are put behind the rest, which saves a copy of them
+        request_json = encode_basestring_ascii(_decoded(request))
+        answer_json = "null" if answer is None else encode_basestring_ascii(_decoded(answer))
+        text = f'{to_json(event)[:-1]},"request":{request_json},"answer":{answer_json}}}'
         # a key that nobody knows of can only come back in an error; looking for one costs 30 µs a call
-        is_error = call.data["problem"] is not None or status is None or status >= 400
-        return without_secrets(to_json(event), self._secrets, look_alikes=is_error)
+        status = event["status"]
+        is_error = event["problem"] is not None or status is None or status >= 400
+        return without_secrets(text, self._secrets, look_alikes=is_error)
 
 
 class _NotKept(Exception):
