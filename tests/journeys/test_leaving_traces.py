@@ -6,6 +6,8 @@ import json
 
 from project import Project
 
+from evalve.simulator import Behaviour, Simulator
+
 AGENT = """
     import os
     from pathlib import Path
@@ -71,3 +73,41 @@ def test_traces_are_exported_on_request_and_left_out_where_tracing_is_off(projec
 
     assert kinds("on") == [["turn", "file", "note", "tool_call"]] * 2
     assert kinds("off") == [[], []]
+
+
+ASKING = """
+    import evalve
+
+    @evalve.foreach("id,question", [("first", "What is 2 + 2? Not sk-test-4711!")])
+    async def eval_asking(id, question, model):
+        answer = await model.generate(question, system="Be brief.", max_tokens=20)
+        again = [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
+        async for _ in model.stream([*again, {"role": "user", "content": "Sure?"}], system="Be brief."):
+            pass
+        return True
+"""
+
+
+def test_calls_leave_their_request_and_answer_without_a_line_of_code(project: Project) -> None:
+    project.write("eval_asking.py", ASKING)
+    with Simulator(Behaviour()).start_in_thread() as provider:
+        ended = project.pytest(
+            *("eval_asking.py", "--model", "anthropic/claude-sonnet-5", "--experiment", "x"),
+            ANTHROPIC_BASE_URL=provider.url,
+            ANTHROPIC_API_KEY="sk-test-4711",
+            EVALVE_STATE_DIR=str(project.folder / "state"),
+            EVALVE_CACHE_DIR=str(project.folder / "cache"),
+        )
+
+    shown = project.evalve("show", "x", "first").out.splitlines()
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    calls = [line for line in shown if "s  call  " in line]
+    assert [" · 200 · " in call for call in calls] == [True, True]
+    assert ["streamed" in call for call in calls] == [False, True]
+    assert "        system: Be brief." in shown
+    assert "        user: What is 2 + 2? Not ***!" in shown
+    assert "        … 2 messages as in the call before" in shown
+    assert "        user: Sure?" in shown
+    assert sum(line.startswith("        answer: Answer ") for line in shown) == 2
+    assert "4711" not in json.dumps(json.loads(project.evalve("export", "x", "--trace").out)["trace"])
