@@ -56,17 +56,17 @@ _CALL_PARTS = (
 class Trace:
     """The events of one attempt, all its tries included. Any thread may add to it."""
 
-    __slots__ = ("_entries", "_file_bytes", "_hashes", "_keep_file", "_left_out", "_secrets", "_size_bytes")
+    # in the class, because most attempts leave nothing, and each of them makes a trace
+    _entries: tuple[str | _Call, ...] | list[str | _Call] = ()
+    _hashes: tuple[str, ...] = ()
+    _file_bytes = 0
+    _size_bytes = 0
+    _left_out = 0
 
     def __init__(self, *, keep_file: KeepFile | None = None, secrets: Sequence[str] = ()) -> None:
         """Without `keep_file`, files are only named, for the trace that `extend` hands them to."""
-        self._entries: list[str | _Call] = []
         self._keep_file = keep_file
         self._secrets = secrets
-        self._hashes: tuple[str, ...] = ()
-        self._file_bytes = 0
-        self._size_bytes = 0
-        self._left_out = 0
 
     @property
     def artefacts(self) -> tuple[str, ...]:
@@ -184,6 +184,8 @@ class Trace:
                 self._left_out += 1
                 return
             self._size_bytes = size_bytes
+            if isinstance(self._entries, tuple):
+                self._entries = []
             self._entries.append(entry)
 
     # -- files
@@ -221,7 +223,7 @@ class Trace:
     def _written(self) -> list[str]:
         """The JSON of every event, the last of them about those that found no room."""
         with _LOCK:
-            entries, left_out = self._entries.copy(), self._left_out
+            entries, left_out = tuple(self._entries), self._left_out
         texts: list[str] = []
         size_bytes = _ENVELOPE_BYTES
         for place, entry in enumerate(entries):

@@ -83,6 +83,9 @@ STOP = Verdict()
 
 
 class RetryPolicy(Protocol):
+    reads_results: bool
+    """Whether a result may be worth another try; otherwise it is not asked about any."""
+
     async def after(self, tried: Tried) -> Verdict: ...
 
 
@@ -105,6 +108,8 @@ def retry_policy(declared: Any) -> RetryPolicy:
 
 class NetworkRetries:
     """The default: connection errors, timeouts and network OSErrors, with exponential delays and jitter."""
+
+    reads_results = False
 
     def __init__(self, tries: int = TRIES, *, jitter: Callable[[], float] = random.random) -> None:
         self._tries = tries
@@ -150,6 +155,8 @@ class InfrastructureRetries:
 
 class TenacityRetries:
     """Any configuration of tenacity: its conditions and callbacks are asked, the waiting is ours."""
+
+    reads_results = True
 
     def __init__(self, retrying: Any) -> None:
         self._retrying = retrying

@@ -126,6 +126,8 @@ class SampleRunner:
         SAMPLE.set(context)
         if not self._lenders:
             value = await self._called(body, attempt, context, own_values(sample.values))
+            if attempt.status == "done" and not self._retries.reads_results:
+                return STOP  # the usual case, without another coroutine
             return await self._judge(value, attempt)
         return await self._try_with_loans(body, attempt, context)
 
