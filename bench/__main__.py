@@ -27,6 +27,7 @@ BENCHMARKS = (
     "concurrency_shared",
     "other_client",
     "cpu_per_call",
+    "traces",
     "faults",
     "kill_and_resume",
 )
