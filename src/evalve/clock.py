@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -31,3 +32,15 @@ class LoopClock:
 
 
 LOOP_CLOCK = LoopClock()
+
+
+def utc_text(seconds: float) -> str:
+    """Seconds since 1970 as they are recorded: `2026-11-03T14:02:00.250+00:00`."""
+    whole = int(seconds)
+    return f"{_utc_second(whole)}.{int((seconds - whole) * 1000):03d}+00:00"
+
+
+@lru_cache(maxsize=4)
+def _utc_second(whole_s: int) -> str:
+    """Many attempts begin in one second, and formatting one costs more than the rest of a note."""
+    return datetime.fromtimestamp(whole_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

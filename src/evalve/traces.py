@@ -6,11 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Protocol
 
+from evalve.clock import utc_text
 from evalve.errors import EvalveError
 from evalve.jsontext import from_json, to_json
 from evalve.records import Artefact
@@ -75,7 +75,7 @@ class Trace:
 
     def add(self, kind: str, /, **data: Any) -> None:
         """Note an event. Its data is copied: what becomes of a list afterwards is another event's."""
-        self._add(kind, data, _text_of_instant(time.time()))
+        self._add(kind, data, utc_text(time.time()))
 
     def call(
         self,
@@ -115,7 +115,7 @@ class Trace:
 
     def file(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """Keep a file as it is now, by its content. One that cannot be kept is an event that says why."""
-        self._add_file(str(Path(path).absolute()), name, _text_of_instant(time.time()))
+        self._add_file(str(Path(path).absolute()), name, utc_text(time.time()))
 
     def extend(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take over what another trace has (its `events`), from another process for one."""
@@ -234,14 +234,14 @@ class Trace:
                 break
             texts.append(text)
         if left_out:
-            texts.append(self._event_json("left_out", _left_out(left_out), _text_of_instant(time.time())))
+            texts.append(self._event_json("left_out", _left_out(left_out), utc_text(time.time())))
         return texts
 
     def _call_json(self, call: _Call) -> str:
         parts, request, answer = call
         event = dict(zip(_CALL_PARTS, parts, strict=True))
         event["kind"] = "call"
-        event["at"] = _text_of_instant(event["at"])
+        event["at"] = utc_text(event["at"])
         # the long texts are put behind the rest, which saves a copy of them
         request_json = encode_basestring_ascii(_decoded(request))
         answer_json = "null" if answer is None else encode_basestring_ascii(_decoded(answer))
@@ -263,7 +263,3 @@ def _left_out(count: int) -> dict[str, Any]:
 
 def _decoded(raw: bytes | str) -> str:
     return raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
-
-
-def _text_of_instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

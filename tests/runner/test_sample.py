@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from evalve.clock import utc_text
 from evalve.contracts import CommitSink, RecordDraft, Store
 from evalve.errors import SampleTimeout
 from evalve.records import Failure, Result, Score, Try
 from evalve.runner import commits as commits_module
-from evalve.runner.attempted import Attempted, utc_text
+from evalve.runner.attempted import Attempted
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings
 from evalve.storage import open_store

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import traceback
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
+from evalve.clock import utc_text
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import EvalveError
 from evalve.records import Failure, Status, Try
@@ -139,14 +138,3 @@ def _is_ours(filename: str) -> bool:
 
 _PACKAGE = __file__.rpartition("/runner/")[0]
 _OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/")
-
-
-def utc_text(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{_utc_second(whole)}.{int((seconds - whole) * 1000):03d}+00:00"
-
-
-@lru_cache(maxsize=4)
-def _utc_second(whole_s: int) -> str:
-    """Many attempts begin in one second, and formatting one costs more than the rest of a note."""
-    return datetime.fromtimestamp(whole_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

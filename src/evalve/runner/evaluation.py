@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
+from evalve.clock import utc_text
 from evalve.contracts import (
     WAITS_FOR_LIMITS,
     CallsView,
@@ -32,7 +33,6 @@ from evalve.contracts import (
 from evalve.errors import ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
-from evalve.runner.attempted import utc_text
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.plan import Plan

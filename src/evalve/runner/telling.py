@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from evalve.clock import utc_text
 from evalve.contracts import LiveProgress, RunInfo, RunningStore, Tally
-from evalve.runner.attempted import utc_text
 
 EVERY_S = 1.0
 
