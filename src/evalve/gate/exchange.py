@@ -335,7 +335,7 @@ class Gate:
         """No answer came: what the provider may have worked on stays spent."""
         spent: Cost = permit.cost if error.reached else {"requests": permit.cost.get("requests", 0.0)}
         await self._settle(errand, permit, spent)
-        return _Tried(error=error, problem=Problem("connection", str(error)))
+        return _Tried(error=error, problem=error.as_problem())
 
     async def _not_sent(self, errand: _Errand, permit: Permit) -> None:
         """There was nothing to send it with: it took nothing, and does not count as a call."""
