@@ -57,6 +57,43 @@ async def test_a_compressed_answer_comes_out_decoded_and_says_so() -> None:
     assert reply == Reply(200, {}, b'{"a": 1}')
 
 
+async def test_what_was_signed_arrives_as_it_was_signed() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await read_request(reader))[1])
+        writer.write(OK)
+
+    signed = {"authorization": "AWS4-HMAC-SHA256 Credential=x", "accept-encoding": "gzip;q=0.5"}
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        await sender.send(post(port, headers=signed))
+        await sender.aclose()
+    assert seen[0]["accept-encoding"] == "gzip;q=0.5"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: zstd\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X-A: 1\r\n" * 500 + b"Content-Length: 2\r\n\r\n{}",
+        b"nonsense\r\n\r\n",
+    ],
+    ids=["br", "zstd", "not gzip", "two lengths", "many headers", "no HTTP"],
+)
+async def test_what_no_repeat_could_make_readable_is_told_from_a_lost_connection(answer: bytes) -> None:
+    sender = AiohttpSender()
+    async with serving(answering(answer)) as port:
+        with pytest.raises(SendError) as caught:
+            await sender.send(post(port))
+        await sender.aclose()
+    problem = caught.value.as_problem()
+    assert (caught.value.reached, problem.kind) == (True, "no_answer")
+
+
 async def test_a_redirect_is_an_answer() -> None:
     answer = b"HTTP/1.1 307 Elsewhere\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n"
     sender = AiohttpSender()

@@ -251,3 +251,28 @@ def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Sim
     assert ended.code == 0
     assert "sk-test-4711" not in ended.all
     assert [path for path in files if b"sk-test-4711" in path.read_bytes()] == []
+
+
+def test_calls_that_pass_ungated_are_counted_and_told_of(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_raw.py",
+        """
+        import os
+
+        import evalve
+
+        CLIENT = evalve.http_client()
+
+        @evalve.foreach("n", range(3))
+        def eval_raw(n):
+            url = os.environ["ANTHROPIC_BASE_URL"] + "/completion"
+            return CLIENT.post(url, json={"prompt": str(n)}).status_code == 404
+        """,
+    )
+
+    ended = project.pytest("eval_raw.py", **at(provider, project.folder))
+
+    host = provider.url.removeprefix("http://")
+    assert ended.code == 0
+    assert any(line.strip() == "3 calls passed ungated" for line in ended.summary)
+    assert sum(f"calls to {host}/completion pass without limits" in line for line in ended.summary) == 1

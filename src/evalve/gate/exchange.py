@@ -39,6 +39,7 @@ from evalve.gate.opening import Opening, opening_of
 from evalve.gate.retry import Retries, Story
 from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
+from evalve.gate.ungated import Ungated
 from evalve.gate.waiting import Waiting
 
 UNSTATED_RETRY_AFTER_S = 1.0
@@ -89,6 +90,7 @@ class Gate:
         self._meter = meter
         self._clock = clock
         self._spending = Spending(estimates, meter)
+        self._ungated = Ungated()
 
     @property
     def budget_usd(self) -> float | None:
@@ -98,6 +100,11 @@ class Gate:
     @budget_usd.setter
     def budget_usd(self, limit_usd: float | None) -> None:
         self._spending.budget.limit_usd = limit_usd
+
+    def passed_by(self, url: str) -> None:
+        """A call goes past that no dialect reads: count it, and tell of its host once."""
+        self._meter.ungated(SAMPLE.get())
+        self._ungated.tell(url)
 
     # -- whole answers
 

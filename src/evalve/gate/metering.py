@@ -48,6 +48,11 @@ class Meter:
         for log in self._logs(sample):
             log.unpriced += 1
 
+    def ungated(self, sample: SampleContext | None) -> None:
+        """A call went past the gate."""
+        for log in self._logs(sample):
+            log.ungated += 1
+
     def price_usd(self, call: Call, usage: Usage) -> float | None:
         """`None` where the price is unknown."""
         return self._price(call.model, usage)

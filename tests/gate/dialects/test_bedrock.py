@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from frames import chunk, failure, frame
 
+from amazon_frames import chunk, failure, frame
 from evalve.gate.dialects.bedrock import BedrockDialect
 from evalve.gate.events import ServerEvents
 from evalve.gate.messages import Call, Reply, Request, Usage

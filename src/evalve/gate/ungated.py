@@ -1,0 +1,66 @@
+"""Calls that no dialect reads: they pass as they are, and a person is told so, once for each host."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from urllib.parse import urlsplit
+
+from evalve.gate.dialects.request_parts import address, json_object
+from evalve.gate.messages import Request
+
+_LOG = logging.getLogger(__name__)
+_NO_CALLS = (
+    "/count_tokens",
+    ":countTokens",
+    "/count-tokens",
+    "/count-tokens:rawPredict",
+    "/tokenize",
+    "/detokenize",
+    "/batches",
+    "/files",
+    "/cancel",
+    "/api/show",
+    "/api/pull",
+    "/api/copy",
+    "/api/create",
+    "/graphql",
+)
+"""Ends of paths under which no model is asked."""
+_LONGEST_SEGMENT = 20
+"""A longer part of a path may be a key, as in the addresses of web hooks."""
+
+
+def may_ask_a_model(request: Request) -> bool:
+    """Whether it is worth a word that nobody limits, keeps and counts it."""
+    if address(request.url)[1].endswith(_NO_CALLS):
+        return False
+    body = json_object(request)
+    return body is None or "jsonrpc" not in body  # which is how tools are called
+
+
+class Ungated:
+    """Who has been told of. Any thread may tell."""
+
+    def __init__(self) -> None:
+        self._hosts: set[str] = set()
+        self._changing = threading.Lock()
+
+    def tell(self, url: str) -> None:
+        """One warning for a host, whatever else is called there."""
+        host, _ = address(url)
+        with self._changing:
+            if host in self._hosts:
+                return
+            self._hosts.add(host)
+        told = (
+            f"calls to {host}{_shown(urlsplit(url).path)} pass without limits, cache and metering, because"
+            " evalve does not know their format; if a model answers there, use its OpenAI-compatible"
+            " address, or hold the calls back with evalve.limiter(…); if none does, give that code a client"
+            " of its own"
+        )
+        _LOG.warning("%s", told)  # one kind for each host, where warnings are gathered by kind
+
+
+def _shown(path: str) -> str:
+    return "/".join([part if len(part) <= _LONGEST_SEGMENT else "…" for part in path.split("/")])
