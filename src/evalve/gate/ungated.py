@@ -53,11 +53,12 @@ class Ungated:
             if host in self._hosts:
                 return
             self._hosts.add(host)
+        scheme = urlsplit(url).scheme
         told = (
             f"calls to {host}{_shown(urlsplit(url).path)} pass without limits, cache and metering, because"
             " evalve does not know their format; if a model answers there, use its OpenAI-compatible"
-            " address, or hold the calls back with evalve.limiter(…); if none does, give that code a client"
-            " of its own"
+            f' address, or hold the calls back with evalve.limiter("openai-compatible/NAME@{scheme}://{host}");'
+            " if none does, give that code a client of its own"
         )
         _LOG.warning("%s", told)  # one kind for each host, where warnings are gathered by kind
 
