@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from evalve.gate.dialects.headers import retry_after_s
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import AiohttpSender, Timeouts
 from loopback import CountingProxy, answering, read_request, refusing_port, serving, serving_in_thread
@@ -92,6 +93,15 @@ async def test_what_no_repeat_could_make_readable_is_told_from_a_lost_connection
         await sender.aclose()
     problem = caught.value.as_problem()
     assert (caught.value.reached, problem.kind) == (True, "no_answer")
+
+
+async def test_a_date_to_come_back_at_is_given_the_date_at_which_it_came() -> None:
+    answer = b"HTTP/1.1 429 X\r\nRetry-After: Fri, 01 Jan 2100 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n"
+    sender = AiohttpSender()
+    async with serving(answering(answer)) as port:
+        reply = await sender.send(post(port))
+        await sender.aclose()
+    assert (retry_after_s(reply.headers) or 0.0) > 1e9
 
 
 async def test_a_redirect_is_an_answer() -> None:

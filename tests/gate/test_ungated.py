@@ -31,6 +31,7 @@ def test_what_may_be_a_key_in_an_address_is_not_shown(caplog: pytest.LogCaptureF
         ("/generate", b'{"inputs": "x"}', True),
         ("/v1/responses", b'{"background": true}', True),
         ("/anything", b"not JSON", True),
+        ("/api/generate", b'{"model": "m", "keep_alive": 0}', False),
         ("/v1/messages/count_tokens", b"{}", False),
         ("/v1/models/m:countTokens", b"{}", False),
         ("/v1/messages/batches", b"{}", False),

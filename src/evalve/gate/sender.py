@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import aiohttp
@@ -163,6 +164,8 @@ def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower not in FRAMING:
             own[lower] = f"{own[lower]}, {value}" if lower in own else value
+    if ":" in own.get("retry-after", "") and "date" not in own:
+        own["date"] = formatdate(usegmt=True)  # when it came: an instant says nothing without another
     return own
 
 

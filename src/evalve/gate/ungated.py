@@ -27,16 +27,20 @@ _NO_CALLS = (
     "/graphql",
 )
 """Ends of paths under which no model is asked."""
+_LOADS_A_MODEL = frozenset({"model", "keep_alive", "stream"})
+"""All that Ollama is told with to get a model ready, or to let it go."""
 _LONGEST_SEGMENT = 20
 """A longer part of a path may be a key, as in the addresses of web hooks."""
 
 
 def may_ask_a_model(request: Request) -> bool:
-    """Whether it is worth a word that nobody limits, keeps and counts it."""
+    """Whether it is worth a word that nobody limits, keeps and counts it; tools are called by JSON-RPC."""
     if address(request.url)[1].endswith(_NO_CALLS):
         return False
     body = json_object(request)
-    return body is None or "jsonrpc" not in body  # which is how tools are called
+    if body is None:
+        return True
+    return "jsonrpc" not in body and not body.keys() <= _LOADS_A_MODEL
 
 
 class Ungated:

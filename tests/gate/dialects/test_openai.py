@@ -106,6 +106,7 @@ def test_azure_names_the_model_in_its_path() -> None:
         request("https://api.openai.com/v1/responses/resp_1/cancel"),
         request("https://api.openai.com/v1/responses", background=True),
         Request("POST", URL, {}, b'{"model": null}'),
+        Request("POST", "https://forms.test/f/1/responses", {}, b'{"input": "somebody else"}'),
         Request("GET", URL, {}, b""),
         Request("POST", URL, {"content-type": "multipart/form-data"}, b"{}"),
     ],
@@ -192,6 +193,23 @@ def test_limits_are_stated_with_the_time_to_full() -> None:
         "requests": Stated(500.0, 499.0, 0.0, 0.12),
         "tokens": Stated(30_000.0, 29_000.0, 0.0, 2.0),
     }
+
+
+def test_limits_may_say_that_they_are_for_a_minute() -> None:
+    headers = {
+        "x-ratelimit-limit-req-minute": "60",
+        "x-ratelimit-remaining-req-minute": "59",
+        "x-ratelimit-limit-tokens-minute": "500000",
+        "x-ratelimit-remaining-tokens-minute": "499000",
+    }
+
+    assert dialect.stated(headers) == {"requests": Stated(60, 59), "tokens": Stated(500_000, 499_000)}
+
+
+def test_of_a_limit_that_is_stated_twice_the_lower_holds() -> None:
+    headers = {"x-ratelimit-limit-requests": "600, 300", "x-ratelimit-remaining-requests": "7, 7"}
+
+    assert dialect.stated(headers) == {"requests": Stated(300, 7)}
 
 
 def test_the_tighter_of_organisation_and_project_holds() -> None:
@@ -453,6 +471,7 @@ def test_a_redirect_is_told_with_where_it_points(status: int) -> None:
     [
         (Request("POST", URL, {}, b'{"messages": []}'), "default", "chat/completions"),
         (Request("POST", "http://a/v1/completions", {}, b'{"prompt": "x"}'), "default", "completions"),
+        (Request("POST", "http://a/v1/responses", {}, b'{"prompt": {"id": "p1"}}'), "default", "responses"),
         (
             Request("POST", "https://api.mistral.ai/v1/agents/completions", {}, b'{"agent_id": "ag:1"}'),
             "ag:1",

@@ -116,7 +116,7 @@ class OpenAIDialect:
         body = json_object(request)
         if body is None or body.get("background") is True:
             return None
-        model = body.get("model") or body.get("agent_id") or _deployment(path) or _unnamed(body)
+        model = body.get("model") or body.get("agent_id") or _deployment(path) or _unnamed(path, body)
         if not isinstance(model, str) or not model:
             return None
         named = key_hash(request.headers, request.url)
@@ -156,10 +156,11 @@ class OpenAIDialect:
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         stated: dict[Dimension, Stated] = {}
-        requests = _stated(headers, "requests")
+        requests = _stated(headers, "requests") or _stated(headers, "req-minute")
         if requests is not None:
             stated["requests"] = requests
-        tokens = _tighter(_stated(headers, "tokens"), _stated(headers, "project-tokens"))
+        tokens = _stated(headers, "tokens") or _stated(headers, "tokens-minute")
+        tokens = _tighter(tokens, _stated(headers, "project-tokens"))
         if tokens is not None:
             stated["tokens"] = tokens
         return stated
@@ -252,8 +253,13 @@ def _endpoint(path: str) -> str:
     return next(each for each in _PATHS if path.endswith(each))[1:]
 
 
-def _unnamed(body: Mapping[str, Any]) -> str:
-    """A server that has but one model needs no name for it; without a prompt it is no call."""
+def _unnamed(path: str, body: Mapping[str, Any]) -> str:
+    """A server that has but one model needs no name for it; without a prompt it is no call.
+
+    Many have a path that ends with `/responses`: there, only a stored prompt stands for a model.
+    """
+    if path.endswith("/responses"):
+        return UNNAMED if isinstance(body.get("prompt"), dict) else ""
     return UNNAMED if not _PROMPTS.isdisjoint(body) else ""
 
 
