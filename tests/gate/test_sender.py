@@ -104,6 +104,21 @@ async def test_a_date_to_come_back_at_is_given_the_date_at_which_it_came() -> No
     assert (retry_after_s(reply.headers) or 0.0) > 1e9
 
 
+@pytest.mark.parametrize("answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
+async def test_a_failure_does_not_show_a_key_in_the_address(answer: bytes) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer)
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        with pytest.raises(SendError) as caught:
+            url = f"http://127.0.0.1:{port}/v1beta/models/m:generateContent?key=AIzaSecret"
+            await sender.send(Request("POST", url, {}, b"{}"))
+        await sender.aclose()
+    assert "AIzaSecret" not in str(caught.value)
+
+
 async def test_a_redirect_is_an_answer() -> None:
     answer = b"HTTP/1.1 307 Elsewhere\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n"
     sender = AiohttpSender()

@@ -150,6 +150,8 @@ def _errors_as_ours(request: Request) -> Iterator[None]:
 
 def _message(request: Request, error: Exception) -> str:
     told = str(error) or ("timed out" if isinstance(error, TimeoutError) else "no reason given")
+    query = request.url.partition("?")[2]
+    told = told.replace(query, "***") if query else told  # aiohttp may name the whole address
     return f"{_place(request)}: {told} ({type(error).__name__})"
 
 

@@ -169,22 +169,21 @@ async def test_a_call_in_an_unknown_format_passes_and_is_counted(caplog: pytest.
     assert warning.startswith(f"calls to {host}/completion pass without limits, cache and metering, because")
 
 
-async def test_limits_for_gemini_are_kept_by_whoever_answers_in_its_format(
+async def test_limits_for_gemini_hold_for_whoever_answers_in_its_format(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("EVALVE_LIMITS_GEMINI_RPM", "2400")
+    """At half of what the provider allows, so that a busy machine does not matter; all at once, 20 fail."""
+    monkeypatch.setenv("EVALVE_LIMITS_GEMINI_RPM", "1200")
     behaviour = Behaviour(limits=Limits(requests_per_minute=2400, depth_s=1), answers=["Paris"])
 
     async def ask(client: httpx2.AsyncClient, url: str, number: int) -> str:
         asked = {"contents": [{"parts": [{"text": f"Question {number}"}]}]}
-        async with client.stream(
-            "POST", f"{url}:streamGenerateContent?alt=sse&key={KEY}", json=asked
-        ) as reply:
+        async with client.stream("POST", f"{url}?alt=sse&key={KEY}", json=asked) as reply:
             return "".join([line async for line in reply.aiter_lines() if "STOP" in line])
 
     async with Simulator(behaviour) as provider, evalve.async_http_client() as client:
         url = f"{provider.url}/v1beta/models/gemini-3-flash:streamGenerateContent"
-        ends = await asyncio.gather(*(ask(client, url, number) for number in range(80)))
+        ends = await asyncio.gather(*(ask(client, url, number) for number in range(60)))
 
     assert all(ends)
-    assert (provider.stats.completed, provider.stats.refused) == (80, 0)
+    assert (provider.stats.completed, provider.stats.refused) == (60, 0)
