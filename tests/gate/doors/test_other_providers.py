@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import evalve
 from amazon_frames import frame
 from evalve import gating
+from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.simulator import Behaviour, Limits, Simulator
 from loopback import read_request, serving
 
@@ -73,11 +75,26 @@ def all_bytes_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def counts() -> dict[str, Any]:
-    totals = gating.Calls().totals()
-    return {
-        name: totals[name] for name in ("requests", "cached", "refusals", "input_tokens", "output_tokens")
-    }
+@contextmanager
+def sample(logs: list[CallLog]) -> Iterator[None]:
+    """Calls in it are those of one sample, which asks for the first time and finds what is kept."""
+    logs.append(CallLog())
+    token = SAMPLE.set(SampleContext("exp", "eval_a", "s1", 0, 1, logs[-1]))
+    try:
+        yield
+    finally:
+        SAMPLE.reset(token)
+
+
+def sums(logs: list[CallLog]) -> tuple[int, int, int, int, int]:
+    """Requests, answers from the cache, refusals, tokens in and out."""
+    return (
+        sum(log.requests for log in logs),
+        sum(log.cached for log in logs),
+        sum(log.refusals for log in logs),
+        sum(log.input_tokens for log in logs),
+        sum(log.output_tokens for log in logs),
+    )
 
 
 async def test_a_refusal_of_gemini_is_waited_for_and_its_answer_kept(tmp_path: Path) -> None:
@@ -86,14 +103,18 @@ async def test_a_refusal_of_gemini_is_waited_for_and_its_answer_kept(tmp_path: P
         writer.write(whole(REFUSED, 429) if number == 1 else answered)
 
     provider = Provider(answer)
+    logs: list[CallLog] = []
     async with serving(provider) as port, evalve.async_http_client() as client:
         url = f"http://127.0.0.1:{port}/v1beta/models/gemini-3-flash:generateContent?key={KEY}"
-        answers = [(await client.post(url, json=GEMINI)).json() for _ in range(2)]
-        rotated = await client.post(url.replace(KEY, "AIzaAnother"), json=GEMINI)
+        rotated = url.replace(KEY, "AIzaAnother")
+        answers = []
+        for each in (url, url, rotated):
+            with sample(logs):
+                answers.append((await client.post(each, json=GEMINI)).json()["candidates"])
 
-    assert [each["candidates"] for each in (*answers, rotated.json())] == [[CANDIDATE]] * 3
+    assert answers == [[CANDIDATE]] * 3
     assert provider.requests == 2
-    assert counts() == {"requests": 2, "cached": 2, "refusals": 1, "input_tokens": 30, "output_tokens": 8}
+    assert sums(logs) == (2, 2, 1, 30, 8)
     assert KEY.encode() not in all_bytes_in(tmp_path)
 
 
@@ -110,19 +131,22 @@ async def test_lines_of_ollama_are_passed_on_as_they_come_and_kept() -> None:
 
     provider = Provider(answer)
     received: list[list[bytes]] = []
+    logs: list[CallLog] = []
     async with serving(provider) as port, evalve.async_http_client() as client:
         for _ in range(2):
             received.append([])
             asked = {"model": "llama3.2", "messages": []}
-            async with client.stream("POST", f"http://127.0.0.1:{port}/api/chat", json=asked) as response:
-                async for chunk in response.aiter_bytes():
-                    received[-1].append(chunk)
-                    may_go_on.set()
+            url = f"http://127.0.0.1:{port}/api/chat"
+            with sample(logs):
+                async with client.stream("POST", url, json=asked) as response:
+                    async for chunk in response.aiter_bytes():
+                        received[-1].append(chunk)
+                        may_go_on.set()
 
     assert received[0][0] == piece
     assert b"".join(received[0]) == b"".join(received[1])
     assert provider.requests == 1
-    assert counts() == {"requests": 1, "cached": 1, "refusals": 0, "input_tokens": 30, "output_tokens": 8}
+    assert sums(logs) == (1, 1, 0, 30, 8)
 
 
 async def test_frames_of_bedrock_are_passed_on_and_kept() -> None:
@@ -156,15 +180,17 @@ async def test_a_call_in_an_unknown_format_passes_and_is_counted(caplog: pytest.
         writer.write(whole({"content": "Paris"}))
 
     provider = Provider(answer)
+    logs: list[CallLog] = []
     async with serving(provider) as port, evalve.async_http_client() as client:
         host = f"127.0.0.1:{port}"
-        for path in ("completion?key=abc", "generate", "v1/messages/count_tokens"):
-            await client.post(f"http://{host}/{path}", json={"prompt": "Capital?"})
-        await client.post(f"http://{host}/mcp", json={"jsonrpc": "2.0", "method": "tools/call"})
-        await client.get(f"http://{host}/health")
+        with sample(logs):
+            for path in ("completion?key=abc", "generate", "v1/messages/count_tokens"):
+                await client.post(f"http://{host}/{path}", json={"prompt": "Capital?"})
+            await client.post(f"http://{host}/mcp", json={"jsonrpc": "2.0", "method": "tools/call"})
+            await client.get(f"http://{host}/health")
 
     assert provider.requests == 5
-    assert gating.Calls().totals()["ungated"] == 2
+    assert logs[0].ungated == 2
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(f"calls to {host}/completion pass without limits, cache and metering, because")
 
