@@ -23,6 +23,10 @@ class PassThrough:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.passed: list[str] = []
+
+    def passed_by(self, url: str) -> None:
+        self.passed.append(url)
 
     async def exchange(self, request: Request, sender: Sender) -> Reply:
         self.requests.append(request)

@@ -435,6 +435,8 @@ class CallLog:
     cost_usd: float = 0.0
     unpriced: int = 0
     """Answers whose model's price or whose tokens are unknown; `cost_usd` leaves them out."""
+    ungated: int = 0
+    """Passed as they were, because nobody here knows their format."""
     waited_s: float = 0.0
     """For limits and between tries, summed over calls."""
     ordinals: dict[str, int] = field(default_factory=dict)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from evalve.pytest_session import EvalveSession
 
 MARK = "__evalve__"
+_MARKERS = ("evalve", "doteval", "dotevals")
+"""Also the names by which a person who comes from doteval deselects evaluations."""
 SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
 SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
 MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
@@ -134,7 +136,8 @@ def said_on_command_line(config: pytest.Config) -> Options:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("python_files", "eval_*.py")
-    config.addinivalue_line("markers", "evalve: an evaluation; added by evalve to select by `-m evalve`")
+    for name in _MARKERS:
+        config.addinivalue_line("markers", f"{name}: an evaluation; added by evalve to select by `-m {name}`")
     said_on_command_line(config)
 
 
@@ -152,7 +155,8 @@ def pytest_pycollect_makeitem(
         raise collector.CollectError(str(error)) from None
     items = list(collector._genfunctions(name, obj))
     for item in items:
-        item.add_marker("evalve")
+        for name in _MARKERS:
+            item.add_marker(name)
         if evaluation.is_async and collector.config.pluginmanager.has_plugin("asyncio"):
             _choose_loop(item)
     if len(items) > 1:

@@ -100,6 +100,40 @@ def test_a_score_that_the_function_makes_keeps_its_name_and_gets_metrics_if_it_h
     assert measured("x").metrics == [mean]
 
 
+async def test_a_caller_may_name_the_score() -> None:
+    @evaluator(metrics=accuracy)
+    def is_short(result: str) -> bool:
+        return len(result) <= 3
+
+    @evaluator
+    async def judged(result: str) -> Score:
+        return Score("grade", 0.5, metadata={"why": "because"})
+
+    assert is_short("abc", name="title").name == "title"
+    assert is_short("abc").name == "is_short"
+    assert await judged("abc", name="title") == Score("title", 0.5, metadata={"why": "because"})
+
+
+def test_a_score_that_is_handed_out_twice_keeps_its_name() -> None:
+    shared = Score("grade", True)
+
+    @evaluator
+    def graded(result: str) -> Score:
+        return shared
+
+    assert (graded("x", name="title").name, graded("x").name) == ("title", "grade")
+
+
+def test_a_function_with_a_parameter_of_that_name_gets_it() -> None:
+    @evaluator
+    def mentions(result: str, name: str) -> bool:
+        return name in result
+
+    score = mentions("Dear Ada", name="Ada")
+
+    assert (score.name, score.value) == ("mentions", True)
+
+
 def test_numbers_of_numpy_become_pythons_own() -> None:
     @evaluator
     def close(result: float) -> np.bool_:

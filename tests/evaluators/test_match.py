@@ -44,6 +44,20 @@ def test_every_evaluator_names_its_score_after_itself_and_asks_for_accuracy() ->
     ]
 
 
+def test_every_evaluator_takes_another_name_for_its_score() -> None:
+    scores = [
+        exact_match("4", "4", name="first"),
+        exact_match("4", "5", name="first"),
+        numeric_match("4", 5, name="first"),
+        contains("4!", "5", name="first"),
+        matches("4", "x", name="first"),
+        valid_json("{", name="first"),
+    ]
+
+    assert [score.name for score in scores] == ["first"] * 6
+    assert exact_match("4", "4", name=None).name == "exact_match"
+
+
 def test_metadata_can_be_written_and_belongs_to_one_score() -> None:
     score = exact_match("4", "4")
     score.metadata["duration"] = 1.5
@@ -109,6 +123,14 @@ def test_a_long_result_is_shortened_in_the_metadata() -> None:
         ("1,234,567", "1234567"),
         ("1_000", "1000"),
         ("12\N{NARROW NO-BREAK SPACE}345", "12345"),
+        ("12\N{THIN SPACE}345", "12345"),
+        ("12\N{FIGURE SPACE}345", "12345"),
+        ("1 234", "1234"),
+        ("about 1 234 567.5 in all", "1234567.5"),
+        ("in 2024 100 people", "100"),
+        ("1,234 567", "567"),
+        ("1 2345", "2345"),
+        ("1\n234", "234"),
         ("\N{MINUS SIGN}3", "-3"),
         ("x=-5", "-5"),
         ("+7", "7"),
@@ -182,6 +204,11 @@ def test_numbers_match_within_the_tolerance(
     result: Any, expected: Any, options: dict[str, float], value: bool
 ) -> None:
     assert numeric_match(result, expected, **options).value is value
+
+
+def test_a_number_with_spaces_is_not_its_last_three_digits() -> None:
+    assert numeric_match("1 234", "1234").value is True
+    assert numeric_match("234", "1 234").value is False
 
 
 def test_a_numeric_miss_says_which_numbers_were_compared() -> None:

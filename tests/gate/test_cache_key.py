@@ -9,6 +9,7 @@ import pytest
 
 from evalve.gate.cache_key import cache_key, content_key, numbered_key
 from evalve.gate.messages import Request
+from evalve.secrecy import discreet_headers
 
 MEANING = frozenset({"anthropic-version", "anthropic-beta"})
 REQUEST = Request(
@@ -36,9 +37,18 @@ def with_headers(**headers: str) -> Request:
         replace(REQUEST, url="https://API.example.com/v1/messages?beta=true"),
         replace(REQUEST, url="https://me:pass@api.example.com/v1/messages?beta=true#top"),
         replace(REQUEST, url="https://api.example.com/v1/messages?beta=true&key=AIza123"),
+        replace(REQUEST, url="https://api.example.com/v1/messages?beta=true&token=1&access_token=2"),
         with_headers(x_api_key="secret-2", user_agent="b", authorization="Bearer x"),
     ],
-    ids=["order and escapes", "method", "host", "user and fragment", "key in query", "other headers"],
+    ids=[
+        "order and escapes",
+        "method",
+        "host",
+        "user and fragment",
+        "key in query",
+        "tokens in query",
+        "other headers",
+    ],
 )
 def test_what_does_not_change_the_answer_does_not_change_the_key(same: Request) -> None:
     assert key_of(same) == key_of(REQUEST)
@@ -61,6 +71,68 @@ def test_what_does_not_change_the_answer_does_not_change_the_key(same: Request) 
 )
 def test_what_may_change_the_answer_changes_the_key(other: Request) -> None:
     assert key_of(other) != key_of(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-portkey-provider",
+        "x-portkey-config",
+        "x-portkey-virtual-key",
+        "helicone-target-url",
+        "helicone-model-override",
+        "openai-organization",
+        "openai-project",
+        "openai-beta",
+        "x-litellm-tags",
+        "cf-aig-custom-provider",
+        "x-vertex-ai-llm-request-type",
+        "x-my-backend",
+    ],
+)
+def test_a_header_that_a_caller_sets_changes_the_key(name: str) -> None:
+    """As the doors hand it over: a value that may be a key does not show itself."""
+    one, other = (
+        replace(REQUEST, headers=discreet_headers({**REQUEST.headers, name: value})) for value in ("a", "b")
+    )
+
+    assert len({key_of(REQUEST), key_of(one), key_of(other)}) == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-portkey-api-key",
+        "x-portkey-trace-id",
+        "x-portkey-metadata",
+        "helicone-auth",
+        "helicone-request-id",
+        "helicone-session-id",
+        "helicone-property-run",
+        "cf-aig-authorization",
+        "x-goog-api-key",
+        "x-amz-security-token",
+        "x-amz-date",
+        "x-amz-content-sha256",
+        "x-stainless-retry-count",
+        "x-stainless-lang",
+        "user-agent",
+        "idempotency-key",
+        "x-idempotency-key",
+        "traceparent",
+        "baggage",
+        "x-request-id",
+        "x-client-request-id",
+        "x-ms-client-request-id",
+        "x-correlation-id",
+        "x-session-id",
+        "x-request-timeout",
+        "accept",
+        "http-referer",
+    ],
+)
+def test_credentials_transport_and_telemetry_do_not_change_the_key(name: str) -> None:
+    assert key_of(with_headers(**{name: "a"})) == key_of(with_headers(**{name: "b"})) == key_of(REQUEST)
 
 
 def test_repeats_and_ordinals_have_keys_of_their_own() -> None:

@@ -120,6 +120,55 @@ def test_looking_makes_no_file(tmp_path: Path, store: CacheStore) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def modes_in(directory: Path) -> dict[str, str]:
+    paths = [directory, *directory.iterdir()]
+    return {path.name: oct(path.stat().st_mode & 0o777) for path in paths}
+
+
+async def test_the_cache_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = CacheStore(tmp_path / "made")
+        await store.put(key_of(1), ENTRY)
+        modes = modes_in(tmp_path / "made")
+        store.close()
+    finally:
+        os.umask(before)
+
+    assert modes.pop("made") == "0o700"
+    assert {"responses.db", "responses.db-wal", "responses.db-shm"} <= set(modes)
+    assert set(modes.values()) == {"0o600"}
+
+
+async def test_a_cache_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    place = tmp_path / "made"
+    store = CacheStore(place)
+    await store.put(key_of(1), ENTRY)
+    store.close()
+    place.chmod(0o755)
+    (place / "responses.db").chmod(0o644)
+
+    store = CacheStore(place)
+    kept = store.get(key_of(1))
+    store.close()
+
+    assert kept == ENTRY
+    assert modes_in(place) == {"made": "0o700", "responses.db": "0o600", "responses.db.lock": "0o600"}
+
+
+async def test_a_folder_with_other_things_in_it_stays_as_open_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "shared"
+    place.mkdir(mode=0o755)
+    (place / "notes.txt").touch()
+
+    store = CacheStore(place)
+    await store.put(key_of(1), ENTRY)
+    store.close()
+
+    assert modes_in(place)["shared"] == "0o755"
+    assert modes_in(place)["responses.db"] == "0o600"
+
+
 async def test_a_cancelled_put_is_kept_all_the_same(store: CacheStore) -> None:
     task = asyncio.create_task(store.put(key_of("a"), ENTRY))
     await asyncio.sleep(0)

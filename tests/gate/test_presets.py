@@ -251,3 +251,16 @@ def test_a_wrong_tier_in_a_variable_is_named_with_those_of_its_provider() -> Non
 def test_a_mistake_in_a_variable_is_named() -> None:
     with pytest.raises(OptionError, match=r"^ANTHROPIC_RPM_LIMIT: needs a number a minute above 0.*'fast'"):
         limits(environ={"ANTHROPIC_RPM_LIMIT": "fast"})
+
+
+@pytest.mark.parametrize("provider", ["gemini", "vertex", "bedrock", "cohere", "ollama"])
+def test_other_providers_are_named_like_the_first_two(provider: str) -> None:
+    configured = read_limits({provider: {"rpm": 100}})
+    environ = {f"EVALVE_LIMITS_{provider.upper()}_TPM": "2M"}
+
+    limits = limits_for(provider, "m", "m", configured, environ)
+
+    assert {name: limit.per_minute for name, limit in limits.by_dimension.items()} == {
+        "requests": 100.0,
+        "tokens": 2e6,
+    }

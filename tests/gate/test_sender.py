@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from evalve.gate.dialects.headers import retry_after_s
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import AiohttpSender, Timeouts
 from loopback import CountingProxy, answering, read_request, refusing_port, serving, serving_in_thread
@@ -55,6 +56,67 @@ async def test_a_compressed_answer_comes_out_decoded_and_says_so() -> None:
         reply = await sender.send(post(port, headers={"accept-encoding": "br, zstd"}))
         await sender.aclose()
     assert reply == Reply(200, {}, b'{"a": 1}')
+
+
+async def test_what_was_signed_arrives_as_it_was_signed() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await read_request(reader))[1])
+        writer.write(OK)
+
+    signed = {"authorization": "AWS4-HMAC-SHA256 Credential=x", "accept-encoding": "gzip;q=0.5"}
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        await sender.send(post(port, headers=signed))
+        await sender.aclose()
+    assert seen[0]["accept-encoding"] == "gzip;q=0.5"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: zstd\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X-A: 1\r\n" * 500 + b"Content-Length: 2\r\n\r\n{}",
+        b"nonsense\r\n\r\n",
+    ],
+    ids=["br", "zstd", "not gzip", "two lengths", "many headers", "no HTTP"],
+)
+async def test_what_no_repeat_could_make_readable_is_told_from_a_lost_connection(answer: bytes) -> None:
+    sender = AiohttpSender()
+    async with serving(answering(answer)) as port:
+        with pytest.raises(SendError) as caught:
+            await sender.send(post(port))
+        await sender.aclose()
+    problem = caught.value.as_problem()
+    assert (caught.value.reached, problem.kind) == (True, "no_answer")
+
+
+async def test_a_date_to_come_back_at_is_given_the_date_at_which_it_came() -> None:
+    answer = b"HTTP/1.1 429 X\r\nRetry-After: Fri, 01 Jan 2100 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n"
+    sender = AiohttpSender()
+    async with serving(answering(answer)) as port:
+        reply = await sender.send(post(port))
+        await sender.aclose()
+    assert (retry_after_s(reply.headers) or 0.0) > 1e9
+
+
+@pytest.mark.parametrize("answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
+async def test_a_failure_does_not_show_a_key_in_the_address(answer: bytes) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer)
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        with pytest.raises(SendError) as caught:
+            url = f"http://127.0.0.1:{port}/v1beta/models/m:generateContent?key=AIzaSecret"
+            await sender.send(Request("POST", url, {}, b"{}"))
+        await sender.aclose()
+    assert "AIzaSecret" not in str(caught.value)
 
 
 async def test_a_redirect_is_an_answer() -> None:

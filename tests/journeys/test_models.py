@@ -421,3 +421,28 @@ def test_a_fixtures_call_during_a_run_is_the_runs(project: Project, provider: Si
     assert (ended.code, again.code) == (0, 0)
     assert any("2 calls; " in line for line in ended.summary)
     assert provider.stats.requests == 4
+
+
+def test_calls_that_pass_ungated_are_counted_and_told_of(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_raw.py",
+        """
+        import os
+
+        import evalve
+
+        CLIENT = evalve.http_client()
+
+        @evalve.foreach("n", range(3))
+        def eval_raw(n):
+            url = os.environ["ANTHROPIC_BASE_URL"] + "/completion"
+            return CLIENT.post(url, json={"prompt": str(n)}).status_code == 404
+        """,
+    )
+
+    ended = project.pytest("eval_raw.py", **at(provider, project.folder))
+
+    host = provider.url.removeprefix("http://")
+    assert ended.code == 0
+    assert any(line.strip() == "3 calls passed ungated" for line in ended.summary)
+    assert sum(f"calls to {host}/completion pass without limits" in line for line in ended.summary) == 1

@@ -24,6 +24,16 @@ TWO_EVALUATIONS_AND_A_TEST = """
 """
 
 
+@pytest.mark.parametrize("marker", ["evalve", "doteval", "dotevals"])
+def test_a_marker_deselects_evaluations(project: Project, marker: str) -> None:
+    project.write("eval_two.py", TWO_EVALUATIONS_AND_A_TEST)
+
+    ended = project.pytest("--co", "-q", "--strict-markers", "-m", f"not {marker}")
+
+    assert ended.out.splitlines()[0] == "eval_two.py::test_beside"
+    assert "1/3 tests collected (2 deselected)" in ended.out
+
+
 def test_there_is_one_item_per_evaluation_and_collecting_writes_nothing(project: Project) -> None:
     project.write("eval_two.py", TWO_EVALUATIONS_AND_A_TEST)
 

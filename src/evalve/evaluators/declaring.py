@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NoReturn, ParamSpec, Protocol, overload
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from evalve import metrics as known_metrics
 from evalve.callers import at_caller
@@ -14,9 +14,19 @@ from evalve.jsontext import as_text
 from evalve.records import Score
 
 P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None), dict, list, tuple, set})
 """Types that are never awaitable, so that the check costs nothing for them."""
+
+
+class Evaluator(Protocol[P, R_co]):
+    """A declared function: called as it is, or with `name=` for a score of another name."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, *args: Any, name: str | None, **kwargs: Any) -> R_co: ...
 
 
 class Declare(Protocol):
@@ -25,15 +35,15 @@ class Declare(Protocol):
     @overload
     def __call__(
         self, function: Callable[P, Awaitable[Any]], /
-    ) -> Callable[P, Coroutine[Any, Any, Score]]: ...
+    ) -> Evaluator[P, Coroutine[Any, Any, Score]]: ...
     @overload
-    def __call__(self, function: Callable[P, Any], /) -> Callable[P, Score]: ...
+    def __call__(self, function: Callable[P, Any], /) -> Evaluator[P, Score]: ...
 
 
 @overload
-def evaluator(function: Callable[P, Awaitable[Any]], /) -> Callable[P, Coroutine[Any, Any, Score]]: ...
+def evaluator(function: Callable[P, Awaitable[Any]], /) -> Evaluator[P, Coroutine[Any, Any, Score]]: ...
 @overload
-def evaluator(function: Callable[P, Any], /) -> Callable[P, Score]: ...
+def evaluator(function: Callable[P, Any], /) -> Evaluator[P, Score]: ...
 @overload
 def evaluator(*, metrics: Any = None, name: str | None = None) -> Declare: ...
 def evaluator(
@@ -44,6 +54,9 @@ def evaluator(
     Its score is named after the function unless `name` is given. `metrics` is a metric, a name, or a
     list of these; without any, bools are averaged to an accuracy and numbers to a mean. A `Score` that
     the function makes itself keeps its name, and its metrics if it has any.
+
+    Who calls an evaluator may give the score another name: `exact_match(answer, expected, name="first")`. A
+    function with a parameter `name` of its own gets it as it is.
     """
     if function is None:
         return functools.partial(_declared, metrics=metrics, name=name)
@@ -56,17 +69,20 @@ def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None
         resolved = known_metrics.resolve(metrics)
     except DeclarationError as error:
         raise at_caller(error) from error.__cause__
+    renames = "name" not in _parameters(function)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def evaluate_async(*args: Any, **kwargs: Any) -> Score:
+            given = kwargs.pop("name", None) if renames else None
             _check_awaited(label, function, args, kwargs)
-            return _score(label, resolved, await function(*args, **kwargs))
+            return _named(given, _score(label, resolved, await function(*args, **kwargs)))
 
         return evaluate_async
 
     @functools.wraps(function)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs.pop("name", None) if renames and kwargs else None
         for argument in args:
             if type(argument) not in _PLAIN:
                 _check_awaited(label, function, args, kwargs)
@@ -75,16 +91,32 @@ def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None
             _check_awaited(label, function, args, kwargs)
         value = function(*args, **kwargs)
         if value is True or value is False:
-            return Score(label, value, resolved)
+            return Score(given or label, value, resolved)
         if inspect.isawaitable(value):  # a partial or an object whose call is async
-            return _score_later(label, resolved, value)
-        return _score(label, resolved, value)
+            return _score_later(label, resolved, value, given)
+        return _named(given, _score(label, resolved, value))
 
     return evaluate
 
 
-async def _score_later(label: str, metrics: tuple[Any, ...], value: Awaitable[Any]) -> Score:
-    return _score(label, metrics, await value)
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return ()
+
+
+def _named(name: str | None, score: Score) -> Score:
+    """The score under the name that the caller gave; a function may hand out one score many times."""
+    if name is None or score.name == name:
+        return score
+    return Score(name, score.value, score.metrics, score.metadata)
+
+
+async def _score_later(
+    label: str, metrics: tuple[Any, ...], value: Awaitable[Any], name: str | None
+) -> Score:
+    return _named(name, _score(label, metrics, await value))
 
 
 def _score(label: str, metrics: tuple[Any, ...], value: Any) -> Score:

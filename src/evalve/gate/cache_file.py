@@ -29,6 +29,7 @@ from urllib.parse import quote
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.cache_schema import make_tables, version_of
+from evalve.gate.private_files import make_private
 
 _LOG = logging.getLogger(__name__)
 _NAME = "responses.db"
@@ -163,7 +164,7 @@ class CacheFile:
         if self._is_at_rest_in_a_directory_without_writing():
             return self._connection("mode=ro&immutable=1")
         if self._in_use is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
             self._in_use = self._locked(fcntl.LOCK_SH)
         connection = self._connection("mode=rwc")
         try:

@@ -18,13 +18,115 @@ SECRET_HEADERS = frozenset(
         "ocp-apim-subscription-key",
         "proxy-authorization",
         "set-cookie",
+        "x-amz-security-token",
         "x-api-key",
         "x-goog-api-key",
     }
 )
 """Who asks, or what lets them: never part of a key, never stored."""
 
-_SECRET_PARAMETERS = frozenset({"access_token", "api-key", "api_key", "key"})  # Gemini's `?key=…`
+_NAMES_A_BACKEND = frozenset({"x-portkey-virtual-key"})
+"""Sounds like a secret, and says which provider a gateway is to ask."""
+
+_IGNORED = frozenset(
+    {
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "date",
+        "expect",
+        "forwarded",
+        "host",
+        "http-referer",
+        "idempotency-key",
+        "keep-alive",
+        "origin",
+        "pragma",
+        "priority",
+        "referer",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+        "via",
+        "x-title",
+        "b3",
+        "baggage",
+        "sentry-trace",
+        "traceparent",
+        "tracestate",
+        "uber-trace-id",
+        "x-cloud-trace-context",
+        "x-amzn-trace-id",
+        "x-amz-content-sha256",
+        "x-amz-date",
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+        "x-goog-api-client",
+        "x-goog-user-project",
+        "x-client-name",
+        "x-client-version",
+        "x-should-retry",
+        "helicone-cache-enabled",
+        "helicone-user-id",
+        "x-portkey-metadata",
+        "x-portkey-cache-force-refresh",
+    }
+)
+"""How a request travels, what it is written with, and what is said of it to those who watch."""
+
+_IGNORED_BEGINNINGS = (
+    "x-stainless-",
+    "x-b3-",
+    "x-datadog-",
+    "x-fern-",
+    "x-forwarded-",
+    "x-ms-client-",
+    "helicone-property-",
+    "helicone-session-",
+    "sec-",
+)
+_IGNORED_WORDS = frozenset(
+    {
+        "auth",
+        "authorization",
+        "apikey",
+        "cookie",
+        "credential",
+        "credentials",
+        "jwt",
+        "key",
+        "password",
+        "secret",
+        "signature",
+        "token",
+        "attempt",
+        "correlation",
+        "idempotency",
+        "nonce",
+        "retry",
+        "session",
+        "span",
+        "telemetry",
+        "timeout",
+        "timestamp",
+        "trace",
+        "traceid",
+    }
+)
+"""Words of which one in a header's name says that it is a credential, or differs with every request."""
+_REQUEST_IDS = ("request-id", "requestid", "invocation-id", "message-id", "user-id")
+
+_SECRET_PARAMETERS = frozenset(
+    {"access_token", "api-key", "api_key", "key", "subscription-key", "token"}
+)  # Gemini's `?key=…`
 _FORMAT = "evalve-1"  # changes with the definition below, so that old entries are missed and not mistaken
 
 # NaN and numbers beyond a float are refused: such a body counts as bytes, or 1e400 would equal 1e500
@@ -40,12 +142,17 @@ def cache_key(request: Request, *, meaning_headers: Iterable[str], repeat: int, 
 
 
 def content_key(request: Request, *, meaning_headers: Iterable[str]) -> str:
-    """The same for every equal request: what to count ordinals by."""
-    headers = request.headers
+    """The same for every equal request: what to count ordinals by.
+
+    Every header counts that may change what is answered: those of the dialect, and all others but
+    credentials, transport and telemetry.
+    """
+    always = frozenset(meaning_headers)
+    # `str`: a value that may be a key does not show itself, and would look like any other
     meaning = [
-        (name, headers[name])
-        for name in sorted(meaning_headers)
-        if name in headers and name not in SECRET_HEADERS
+        (str(name), str(value))
+        for name, value in sorted(request.headers.items())
+        if name not in SECRET_HEADERS and (name in always or may_change_the_answer(name))
     ]
     kind, body = _canonical(request)
     # unambiguous, whatever the strings, and the same in every Python
@@ -58,6 +165,16 @@ def content_key(request: Request, *, meaning_headers: Iterable[str]) -> str:
 def numbered_key(content: str, *, repeat: int, ordinal: int) -> str:
     """The cache key from a content key that is at hand, so that a large body is hashed once."""
     return hashlib.sha256(f"{content}/{repeat}/{ordinal}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def may_change_the_answer(name: str) -> bool:
+    """Whether a header that no dialect knows may: a gateway's backend, an organisation, a beta."""
+    if name in _NAMES_A_BACKEND:
+        return True
+    if name in _IGNORED or name.startswith(_IGNORED_BEGINNINGS) or name.endswith(_REQUEST_IDS):
+        return False
+    return _IGNORED_WORDS.isdisjoint(name.replace("_", "-").split("-"))
 
 
 @lru_cache(maxsize=256)

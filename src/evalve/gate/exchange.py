@@ -42,6 +42,7 @@ from evalve.gate.opening import Opening, opening_of
 from evalve.gate.retry import Retries, RetryState
 from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
+from evalve.gate.ungated import Ungated
 
 T = TypeVar("T")
 
@@ -78,6 +79,14 @@ class Gate:
         self.spending = Spending(estimates, meter)
         self.clock = clock
         self._account = account
+        self._ungated = Ungated()
+
+    def passed_by(self, url: str) -> None:
+        """A call goes past that no dialect reads: count it, and tell of its host once."""
+        sample = SAMPLE.get()
+        account: Account | None = sample.account if sample is not None else None
+        self.meter.ungated(account or self._account(), sample)
+        self._ungated.tell(url)
 
     async def exchange(self, request: Request, sender: Sender) -> Reply:
         """The final answer, whatever its status; `SendError` where there is finally none."""
@@ -446,7 +455,7 @@ class Exchange:
     async def _unanswered(self, error: SendError) -> Outcome:
         """No answer came: what the provider may have worked on stays spent."""
         await self._settle(None if error.reached else self._only_the_request())
-        return Outcome(error=error, problem=Problem("connection", str(error)))
+        return Outcome(error=error, problem=error.as_problem())
 
     async def _not_sent(self) -> None:
         """There was nothing to send it with: it took nothing, and does not count as a call."""

@@ -75,12 +75,21 @@ class Sender(Protocol):
 
 
 class SendError(Exception):
-    """No complete answer came. `reached` says whether the provider may have worked on the request."""
+    """No complete answer came. `reached` says whether the provider may have worked on the request.
 
-    def __init__(self, message: str, *, reached: bool, timed_out: bool = False) -> None:
+    What came and cannot be read as HTTP would not be readable in a repeat either: `is_unreadable`.
+    """
+
+    def __init__(
+        self, message: str, *, reached: bool, timed_out: bool = False, is_unreadable: bool = False
+    ) -> None:
         super().__init__(message)
         self.reached = reached
         self.timed_out = timed_out
+        self.is_unreadable = is_unreadable
+
+    def as_problem(self) -> Problem:
+        return Problem("no_answer" if self.is_unreadable else "connection", str(self))
 
 
 class Withheld(SendError):

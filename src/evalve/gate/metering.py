@@ -50,6 +50,12 @@ class Meter:
             for log in account.logs(sample):
                 log.unpriced += 1
 
+    def ungated(self, account: Account, sample: SampleContext | None) -> None:
+        """A call went past the gate."""
+        with account.lock:
+            for log in account.logs(sample):
+                log.ungated += 1
+
     def price_usd(self, call: Call, usage: Usage) -> float | None:
         """`None` where the price is unknown."""
         return self._price(call.model, usage)

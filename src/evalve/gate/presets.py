@@ -35,7 +35,7 @@ DIMENSIONS: dict[str, Dimension] = {
     "tpm": "tokens",
 }
 _SHORT_NAMES = {"anthropic": "ANTHROPIC_RPM_LIMIT", "openai": "OPENAI_RPM_LIMIT"}
-_KNOWN_PROVIDERS = ("anthropic", "openai")
+_KNOWN_PROVIDERS = ("anthropic", "openai", "gemini", "vertex", "bedrock", "cohere", "ollama")
 _FILE = "evalve.yaml"
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
 

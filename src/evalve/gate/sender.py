@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import aiohttp
@@ -29,6 +30,8 @@ FRAMING = frozenset({"connection", "content-encoding", "content-length", "keep-a
 
 _OWN_REQUEST_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "transfer-encoding"})
 """Set by aiohttp: it frames the body, and must be able to decode what comes back."""
+
+_FRAMING_OF_REQUEST = _OWN_REQUEST_HEADERS - {"accept-encoding"}
 
 _NOT_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 _LONGEST_HEADER_BYTES = 64 * 1024
@@ -99,7 +102,9 @@ class AiohttpSender:
     async def _open(self, request: Request, allowed: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         opened = self._sessions.by_loop.get(asyncio.get_running_loop()) or await self._sessions.open()
         url = URL(request.url, encoded=True)
-        headers = {name: value for name, value in request.headers.items() if name not in _OWN_REQUEST_HEADERS}
+        # what is signed must arrive as it was signed; aiohttp still frames the body as it likes
+        own = _FRAMING_OF_REQUEST if _is_signed(request) else _OWN_REQUEST_HEADERS
+        headers = {name: value for name, value in request.headers.items() if name not in own}
         proxy = opened.proxy_for(url) if self._minds_proxies else _NO_PROXY
         return await opened.session.request(
             request.method,
@@ -111,6 +116,11 @@ class AiohttpSender:
             proxy=proxy.url,
             proxy_headers=proxy.headers_for_https,
         )
+
+
+def _is_signed(request: Request) -> bool:
+    """Whether its headers are part of a signature, as Amazon's are."""
+    return request.headers.get("authorization", "").startswith("AWS4-")
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -130,13 +140,23 @@ def _errors_as_ours(request: Request) -> Iterator[None]:
         raise SendError(_message(request, error), reached=True, timed_out=True) from error
     except aiohttp.InvalidURL as error:
         raise SendError(_message(request, error), reached=False) from error
+    except aiohttp.ClientResponseError as error:
+        told = f"what came cannot be read as HTTP: {' '.join(error.message.split())}"
+        raise SendError(f"{_place(request)}: {told}", reached=True, is_unreadable=True) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise SendError(_message(request, error), reached=True) from error
+        is_unreadable = "Can not decode content-encoding" in str(error)
+        raise SendError(_message(request, error), reached=True, is_unreadable=is_unreadable) from error
 
 
 def _message(request: Request, error: Exception) -> str:
     told = str(error) or ("timed out" if isinstance(error, TimeoutError) else "no reason given")
-    return f"{request.method} {URL(request.url).origin()}: {told} ({type(error).__name__})"
+    query = request.url.partition("?")[2]
+    told = told.replace(query, "***") if query else told  # aiohttp may name the whole address
+    return f"{_place(request)}: {told} ({type(error).__name__})"
+
+
+def _place(request: Request) -> str:
+    return f"{request.method} {URL(request.url).origin()}"
 
 
 def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -146,6 +166,8 @@ def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower not in FRAMING:
             own[lower] = f"{own[lower]}, {value}" if lower in own else value
+    if ":" in own.get("retry-after", "") and "date" not in own:
+        own["date"] = formatdate(usegmt=True)  # when it came: an instant says nothing without another
     return own
 
 

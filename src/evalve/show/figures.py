@@ -136,6 +136,10 @@ def calls(made: Mapping[str, float]) -> str:
     """`120 calls, 40 of them cached; 12,345 + 3,210 tokens; 0.12 USD; 3 retries`."""
     cached = int(made.get("cached", 0))
     asked = int(made.get("requests", 0)) - int(made.get("retries", 0)) + cached
+    ungated = int(made.get("ungated", 0))
+    passed = [f"{plural(ungated, 'call')} passed ungated"] if ungated else []
+    if passed and not asked:
+        return passed[0]
     parts = [plural(asked, "call") + (f", {cached} of them cached" if cached else "")]
     tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
     parts.append(f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,} tokens")
@@ -145,7 +149,7 @@ def calls(made: Mapping[str, float]) -> str:
             parts.append(f"{int(made[name])} {word}")
     if made.get("waited_s", 0) >= 1:
         parts.append(f"waited {duration(made['waited_s'])} in all")
-    return "; ".join(parts)
+    return "; ".join(parts + passed)
 
 
 def _cost(made: Mapping[str, float]) -> str:

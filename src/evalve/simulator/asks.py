@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from evalve.simulator.tokens import Part, count_parts
 
-ApiName = Literal["anthropic", "openai"]
+ApiName = Literal["anthropic", "openai", "gemini"]
 
 
 class BadRequest(Exception):

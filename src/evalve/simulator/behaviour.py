@@ -22,9 +22,9 @@ OpenAICharging = Literal["max", "sum"]
 class Limits:
     """Limits of one model pool for one key; None is no limit.
 
-    OpenAI's wire format is held to requests and (combined) tokens, Anthropic's to all; there, tokens are a
-    workspace's limit on input and output together. `depth_s` says how many seconds of its rate a bucket
-    holds, for all dimensions or by name.
+    OpenAI's wire format is held to requests and (combined) tokens, Gemini's to requests and input tokens,
+    Anthropic's to all; there, tokens are a workspace's limit on input and output together. `depth_s` says
+    how many seconds of its rate a bucket holds, for all dimensions or by name.
     """
 
     requests_per_minute: float | None = None

@@ -18,6 +18,7 @@ from evalve.clock import LOOP_CLOCK, Clock
 from evalve.errors import OptionError
 from evalve.simulator.anthropic_api import AnthropicApi
 from evalve.simulator.behaviour import Behaviour
+from evalve.simulator.gemini_api import gemini_api
 from evalve.simulator.openai_api import OpenAIApi
 from evalve.simulator.reading import read_behaviour
 from evalve.simulator.service import Service
@@ -134,7 +135,7 @@ class Simulator:
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
         path = request.rel_url.path
-        api = _APIS.get(path)
+        api = _APIS.get(path) or gemini_api(path, request.rel_url.query_string)
         try:
             if api is not None and request.method == "POST":
                 return await self._service.answer(request, api)

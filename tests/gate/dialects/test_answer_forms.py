@@ -85,7 +85,7 @@ def test_an_answer_is_taken_however_little_it_says(url: str, body: Any) -> None:
         (CHAT, choice(content=7)),
         (CHAT, choice(tool_calls=[{"function": {}}])),
         (CHAT, choice(tool_calls=7)),
-        (CHAT, sse({"choices": [{"delta": {"content": "hi"}}]}, "[DONE]")),
+        (CHAT, sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")),
         (COMPLETIONS, {"choices": [{}]}),
         (RESPONSES, {"output": None}),
         (EMBEDDINGS, b"<html>"),
@@ -103,7 +103,15 @@ def test_a_success_without_an_answer_in_it_is_told_from_a_fault_of_the_server(ur
     [
         (MESSAGES, sse({"type": "message_start", "message": {}}, {"type": "message_stop"})),
         (MESSAGES, {"content": [TEXT]}),
-        (CHAT, sse({"choices": [{"delta": {"content": "hi"}}]}, {"choices": [], "usage": {}}, "[DONE]")),
+        (
+            CHAT,
+            sse(
+                {"choices": [{"delta": {"content": "hi"}}]},
+                {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+                {"choices": [], "usage": {}},
+                "[DONE]",
+            ),
+        ),
         (RESPONSES, sse({"type": "response.completed", "response": {"output": []}})),
     ],
 )
@@ -182,7 +190,8 @@ def test_what_cannot_be_read_is_not_held_back() -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_byte_that_is_no_text_does_not_spoil_an_answer(stream: bool) -> None:
     whole = b'{"choices": [{"message": {"content": "Gr\xfc\xdfe"}}]}'
-    pieces = b'data: {"choices": [{"delta": {"content": "Gr\xfc\xdfe"}}]}\n\ndata: [DONE]\n\n'
+    piece = b'{"choices": [{"delta": {"content": "Gr\xfc\xdfe"}, "finish_reason": "stop"}]}'
+    pieces = b"data: " + piece + b"\n\ndata: [DONE]\n\n"
 
     assert problem(CHAT, pieces if stream else whole, stream=stream) is None
 

@@ -105,7 +105,8 @@ def test_azure_names_the_model_in_its_path() -> None:
         request("https://api.openai.com/v1/batches"),
         request("https://api.openai.com/v1/responses/resp_1/cancel"),
         request("https://api.openai.com/v1/responses", background=True),
-        request(model=None),
+        Request("POST", URL, {}, b'{"model": null}'),
+        Request("POST", "https://forms.test/f/1/responses", {}, b'{"input": "somebody else"}'),
         Request("GET", URL, {}, b""),
         Request("POST", URL, {"content-type": "multipart/form-data"}, b"{}"),
     ],
@@ -144,6 +145,8 @@ def test_cached_input_counts_like_any_other() -> None:
     [
         (json.dumps(USAGE).encode(), Usage(30, 8)),
         (json.dumps(RESPONSE).encode(), Usage(30, 8)),
+        (b'{"usage": {"prompt_tokens": "30", "completion_tokens": "8"}}', Usage(30, 8)),
+        (b'{"usage": {"prompt_tokens": 30.0, "completion_tokens": "many"}}', Usage(30, 0)),
         (
             b'{"usage": {"prompt_tokens": 30, "completion_tokens": 8, '
             b'"prompt_tokens_details": {"cached_tokens": 20}}}',
@@ -190,6 +193,23 @@ def test_limits_are_stated_with_the_time_to_full() -> None:
         "requests": Stated(500.0, 499.0, 0.0, 0.12),
         "tokens": Stated(30_000.0, 29_000.0, 0.0, 2.0),
     }
+
+
+def test_limits_may_say_that_they_are_for_a_minute() -> None:
+    headers = {
+        "x-ratelimit-limit-req-minute": "60",
+        "x-ratelimit-remaining-req-minute": "59",
+        "x-ratelimit-limit-tokens-minute": "500000",
+        "x-ratelimit-remaining-tokens-minute": "499000",
+    }
+
+    assert dialect.stated(headers) == {"requests": Stated(60, 59), "tokens": Stated(500_000, 499_000)}
+
+
+def test_of_a_limit_that_is_stated_twice_the_lower_holds() -> None:
+    headers = {"x-ratelimit-limit-requests": "600, 300", "x-ratelimit-remaining-requests": "7, 7"}
+
+    assert dialect.stated(headers) == {"requests": Stated(300, 7)}
 
 
 def test_the_tighter_of_organisation_and_project_holds() -> None:
@@ -240,6 +260,20 @@ def test_headers_without_a_usable_limit_state_nothing(headers: dict[str, str]) -
 
 # -- problems
 
+EMPTY = {"message": {"role": "assistant", "content": ""}}
+GIVEN_UP = {"choices": [{"delta": {}, "finish_reason": "error"}]}
+GOOGLES = json.dumps(
+    [
+        {
+            "error": {
+                "code": 429,
+                "message": "Quota exceeded",
+                "status": "RESOURCE_EXHAUSTED",
+                "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s"}],
+            }
+        }
+    ]
+).encode()
 REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
 
 
@@ -306,6 +340,32 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (200, b'{"error": {"code": 429, "message": "upstream"}}', "rate_limit"),
         (200, b'{"error": {"code": 400, "message": "upstream"}}', "permanent"),
         (500, b'{"error": "cuda out of memory"}', "server"),
+        (501, b"", "permanent"),
+        (505, b"", "permanent"),
+        (200, b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "permanent"),
+        (200, sse(CHUNK, "[DONE]"), "server"),
+        (200, sse(CHUNK, USAGE, "[DONE]"), "server"),
+        (200, sse(CHUNK, GIVEN_UP, "[DONE]"), "server"),
+        (200, sse(CHUNK, GIVEN_UP, USAGE), "server"),
+        (200, json.dumps({"choices": [{**EMPTY, "finish_reason": "abort"}]}).encode(), "server"),
+        (200, json.dumps({"choices": [{**EMPTY, "finish_reason": "error"}]}).encode(), "server"),
+        (
+            200,
+            json.dumps({"choices": [{**EMPTY, "error": {"code": 502, "message": "upstream"}}]}).encode(),
+            "server",
+        ),
+        (
+            200,
+            json.dumps({"choices": [{**EMPTY, "error": {"code": 429, "message": "upstream"}}]}).encode(),
+            "rate_limit",
+        ),
+        (200, json.dumps({"choices": [{**EMPTY, "error": {"code": 400}}]}).encode(), "permanent"),
+        (200, b'{"output": [], "status": "queued"}', "no_answer"),
+        (200, b'{"output": [], "status": "in_progress"}', "no_answer"),
+        (200, b'{"output": [], "status": "cancelled"}', "no_answer"),
+        (400, b'{"__type": "com.amazon#ThrottlingException", "message": "slower"}', "rate_limit"),
+        (403, error_body(type_="ThrottlingException"), "rate_limit"),
+        (429, GOOGLES, "rate_limit"),
     ],
 )
 def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:
@@ -320,7 +380,9 @@ def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:
     [
         json.dumps(USAGE).encode(),
         json.dumps(RESPONSE).encode(),
-        sse(CHUNK, USAGE, "[DONE]"),
+        sse(CHUNK, LAST, USAGE, "[DONE]"),
+        sse(LAST, CHUNK, "[DONE]"),
+        sse(CHUNK, LAST).replace(b"\n", b"\r"),
         sse(CHUNK, LAST),
         sse(CHUNK, LAST).rstrip(),
         sse(CHUNK, LAST, USAGE),
@@ -373,6 +435,69 @@ def test_the_time_to_wait_comes_from_headers_or_else_from_the_text(
 
     assert problem is not None
     assert problem.retry_after_s == (pytest.approx(seconds) if seconds is not None else None)
+
+
+def test_google_says_how_long_to_wait_in_the_details_of_an_error() -> None:
+    problem = dialect.problem(Reply(429, {}, GOOGLES))
+
+    assert problem is not None
+    assert (problem.kind, problem.retry_after_s) == ("rate_limit", 7.5)
+
+
+def test_amazon_names_a_refusal_in_a_header() -> None:
+    headers = {"x-amzn-errortype": "ThrottlingException:http://internal.amazon.com/"}
+
+    problem = dialect.problem(Reply(400, headers, b'{"message": "Too many requests"}'))
+
+    assert problem is not None
+    assert problem.kind == "rate_limit"
+
+
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_redirect_is_told_with_where_it_points(status: int) -> None:
+    headers = {"location": "https://me:pass@eu.api.openai.com/v1/chat/completions?key=abc"}
+
+    problem = dialect.problem(Reply(status, headers, b""))
+
+    assert problem is not None
+    assert problem.message.startswith(
+        f"openai answered {status} (it has moved to https://***@eu.api.openai.com/v1/chat/completions?***: "
+        "use that address)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "endpoint"),
+    [
+        (Request("POST", URL, {}, b'{"messages": []}'), "default", "chat/completions"),
+        (Request("POST", "http://a/v1/completions", {}, b'{"prompt": "x"}'), "default", "completions"),
+        (Request("POST", "http://a/v1/responses", {}, b'{"prompt": {"id": "p1"}}'), "default", "responses"),
+        (
+            Request("POST", "https://api.mistral.ai/v1/agents/completions", {}, b'{"agent_id": "ag:1"}'),
+            "ag:1",
+            "chat/completions",
+        ),
+        (
+            Request("POST", "https://api.mistral.ai/v1/fim/completions", {}, b'{"model": "codestral"}'),
+            "codestral",
+            "chat/completions",
+        ),
+    ],
+)
+def test_a_call_need_not_name_a_model_in_the_usual_way(asked: Request, model: str, endpoint: str) -> None:
+    call = dialect.read(asked)
+
+    assert call is not None
+    assert (call.model, call.endpoint) == (model, endpoint)
+
+
+def test_a_stream_that_nobody_asked_for_is_no_answer() -> None:
+    call = dialect.read(request("https://api.openai.com/v1/embeddings"))
+
+    problem = dialect.problem(Reply(200, {}, sse(CHUNK, LAST)), call)
+
+    assert problem is not None
+    assert problem.kind == "no_answer"
 
 
 def test_a_code_that_only_repeats_the_status_is_not_told_twice() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -40,6 +42,65 @@ def test_one_key_has_one_hash_in_whichever_header_it_comes() -> None:
 
     assert len(hashes) == 1
     assert all(len(name) == 12 and "sk" not in name for name in hashes)
+
+
+def web_token(**claims: str) -> str:
+    parts = [json.dumps(each).encode() for each in ({"alg": "none"}, claims)]
+    return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), "signed"])
+
+
+def test_a_token_that_is_renewed_names_the_same_account() -> None:
+    first, renewed, others = (
+        key_hash({"authorization": f"Bearer {web_token(sub=sub, exp=exp)}"})
+        for sub, exp in [("me", "1"), ("me", "2"), ("you", "1")]
+    )
+
+    assert first == renewed != others
+
+
+def test_of_a_signed_request_the_access_key_is_named() -> None:
+    signed = "AWS4-HMAC-SHA256 Credential={}/20260101/us-east-1/bedrock/aws4_request, Signature={}"
+    first, again, others = (
+        key_hash({"authorization": signed.format(*each)})
+        for each in [("AK1", "a"), ("AK1", "b"), ("AK2", "a")]
+    )
+
+    assert first == again == key_hash({"x-api-key": "AK1"}) != others
+
+
+def test_a_key_may_stand_in_the_address() -> None:
+    url = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent?alt=sse&key=AIza-1"
+
+    assert key_hash({}, url) == key_hash({"x-goog-api-key": "AIza-1"}) != "none"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"inlineData": {"mimeType": "image/png", "data": "A" * 50_000}},
+        {"inline_data": {"mime_type": "image/png", "data": "A" * 50_000}},
+        {"image": {"format": "png", "source": {"bytes": "A" * 50_000}}},
+        {"images": ["A" * 50_000]},
+    ],
+)
+def test_images_that_have_no_type_are_known_by_their_names(part: dict[str, Any]) -> None:
+    assert input_bytes([part]) == IMAGE_BYTES + len(next(iter(part))) + 4
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"inlineData": {"mimeType": "application/pdf", "data": "A" * 50_000}},
+        {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://bucket/a"}},
+        {"document": {"format": "pdf", "name": "a", "source": {"bytes": "A" * 50_000}}},
+    ],
+)
+def test_documents_that_have_no_type_are_known_by_their_names(part: dict[str, Any]) -> None:
+    assert input_bytes([part]) == DOCUMENT_BYTES + len(next(iter(part))) + 4
+
+
+def test_a_schema_may_have_such_names() -> None:
+    assert input_bytes({"image": {"type": "string"}}) == len("image") + 4 + len("type") + 4 + len("string")
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": ""}, {"authorization": "Bearer "}])

@@ -439,6 +439,35 @@ async def test_a_server_that_does_not_stream_is_understood_all_the_same() -> Non
     assert said == ["Grüße", "Grüße"]
 
 
+@pytest.mark.parametrize("said_type", ["application/json", "application/x-ndjson"])
+async def test_a_stream_under_a_wrong_content_type_is_understood_all_the_same(said_type: str) -> None:
+    sender = replying(200, OPENAI_STREAM, **{"content-type": said_type})
+
+    said = [str(event) async for event in a_model(sender, "openai/m").stream("Hi")]
+
+    assert said == ["Grü", "ße", "Grüße"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ({"prompt_tokens": "10", "completion_tokens": "2"}, Usage(10, 2)),
+        (
+            {"prompt_tokens": 10, "completion_tokens": "2", "prompt_tokens_details": {"cached_tokens": "4"}},
+            Usage(6, 2, 4),
+        ),
+        ({"prompt_tokens": "ten"}, None),
+        (None, None),
+    ],
+)
+async def test_counts_are_numbers_however_a_server_writes_them(usage: Any, read: Usage | None) -> None:
+    sender = replying(200, {**COMPLETION, "usage": usage})
+
+    answer = await a_model(sender, "openai/m").generate("Hi")
+
+    assert answer.usage == read
+
+
 async def test_a_refused_stream_is_told_like_any_refusal() -> None:
     sender = replying(404, {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}})
 

@@ -200,6 +200,7 @@ async def test_uploads_and_other_requests_go_past_the_gate(library: LibraryName)
         await client.post(f"{url}/v1/unknown", json=BODY)
     assert gate.requests == []
     assert [line.split()[1] for line in lines] == ["/v1/models", "/v1/files", PATH, "/v1/unknown"]
+    assert gate.passed == [f"{url}{PATH}", f"{url}/v1/unknown"]
 
 
 def test_a_failure_past_the_gate_stays_the_librarys_own() -> None:

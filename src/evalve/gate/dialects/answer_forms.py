@@ -23,19 +23,24 @@ def misfit(call: Call | None, reply: Reply, parsed: Any) -> Problem | None:
 def misfit_of_stream(call: Call | None, reply: Reply, events: Iterable[Any]) -> Problem | None:
     """The same of a stream that has its end. Its events may be given the last first, and lazily."""
     form = _form_of(call)
-    if call is None or form is None:
+    if call is None:
         return None
+    if form is None:
+        return no_answer(call.provider, "is a stream that nobody asked for", reply)
     fits = call.streams and any(form.is_essential(event) for event in events)
     return None if fits else _misfit(call, form, reply)
 
 
 def unreadable(who: str, call: Call | None, reply: Reply) -> Problem:
     """What is wrong with a body that is no JSON: it broke off, or is something else, such as a page."""
+    if _is_too_deep(reply.body):
+        said = f"{who} answered {reply.status}, but its JSON is nested too deeply to be read"
+        return Problem("permanent", said, status=reply.status)
     start = reply.body.lstrip()[:1]
     if start in (b"", b"{", b"["):
         return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")
     form = _form_of(call)
-    return _no_answer(who, "does not have the form of " + form.name if form else "is no JSON", reply)
+    return no_answer(who, "does not have the form of " + form.name if form else "is no JSON", reply)
 
 
 def begins(call: Call, data: bytes) -> bool:
@@ -74,10 +79,22 @@ def _form_of(call: Call | None) -> _Form | None:
 
 
 def _misfit(call: Call, form: _Form, reply: Reply) -> Problem:
-    return _no_answer(call.provider, f"does not have the form of {form.name}", reply)
+    return no_answer(call.provider, f"does not have the form of {form.name}", reply)
 
 
-def _no_answer(who: str, why: str, reply: Reply) -> Problem:
+def _is_too_deep(body: bytes) -> bool:
+    """It would be so in every repeat."""
+    try:
+        read_json(body)
+    except RecursionError:
+        return True
+    except ValueError:
+        pass
+    return False
+
+
+def no_answer(who: str, why: str, reply: Reply) -> Problem:
+    """For a 2xx that nobody could read as an answer."""
     said = f"{who} answered {reply.status}, but what came {why}: {body_text(reply.body)}"
     return Problem("no_answer", safe_text(said), status=reply.status)
 
@@ -95,7 +112,7 @@ class _Form:
 # -- Anthropic's Messages
 
 
-def _is_message(parsed: Any) -> bool:
+def is_message(parsed: Any) -> bool:
     """It may be without any block."""
     content = parsed.get("content") if isinstance(parsed, dict) else None
     return isinstance(content, list) and all(_is_block(block) for block in content)
@@ -194,7 +211,7 @@ def _precedes_output(event: Mapping[str, Any]) -> bool:
 
 
 _FORMS = {
-    "messages": _Form("a message", _is_message, _frames_message, _precedes_blocks),
+    "messages": _Form("a message", is_message, _frames_message, _precedes_blocks),
     "chat/completions": _Form("a chat completion", _is_chat_completion, _has_choice, _precedes_text),
     "completions": _Form("a completion", _is_completion, _has_choice, _precedes_text),
     "responses": _Form("a response", _is_response, _has_response, _precedes_output),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalve.gate.dialects.headers import retry_after_s
 from evalve.gate.messages import Dimension, Problem, ProblemKind, Reply, Stated
+from evalve.secrecy import without_credentials
 
 Refusal = Dimension | Literal["concurrency", "ramp"]
 """Which limit refused."""
@@ -17,6 +19,8 @@ DONE = "[DONE]"
 """The last event of an OpenAI stream: the only one that is not JSON."""
 
 _LONGEST_MESSAGE = 500
+_NEVER_SERVED = (501, 505, 510)
+"""Not implemented, or another version of HTTP is wanted: every repeat would be told the same."""
 _SECRETS = re.compile(
     r"\b(?:sk|pk|rk)-[\w*.\-]{4,}"  # Anthropic, OpenAI and most who copy them
     r"|\bAIza[\w\-]{10,}"
@@ -28,7 +32,8 @@ _SECRETS = re.compile(
 class ParsedOnce:
     """Parses JSON, and remembers the last body: whether it is whole and what it used are asked in a row."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[bytes], Any] | None = None) -> None:
+        self._read = read or read_json
         self._last: tuple[bytes, Any] | None = None
 
     def __call__(self, body: bytes) -> Any:
@@ -37,7 +42,7 @@ class ParsedOnce:
         if last is not None and last[0] is body:
             return last[1]
         try:
-            parsed = read_json(body)
+            parsed = self._read(body)
         except (ValueError, RecursionError):
             parsed = None
         self._last = (body, parsed)
@@ -71,6 +76,7 @@ def is_stream(body: bytes) -> bool:
 
 def first_event(body: bytes) -> Any:
     """The first event with data; `None` where there is none or it is broken."""
+    body = body if b"\n" in body else body.replace(b"\r", b"\n")
     start = 0 if body.startswith(b"data:") else body.find(b"\ndata:") + 1
     if start == 0 and not body.startswith(b"data:"):
         return None
@@ -84,6 +90,8 @@ def events_from_the_end(body: bytes) -> Iterator[Any]:
     A newline inside JSON is escaped, so a line that starts with `data:` is a whole event.
     """
     end = len(body)
+    if b"\r" in body and b"\n" not in body:  # the third way in which a line may end
+        body = body.replace(b"\r", b"\n")
     while end > 0:
         start = body.rfind(b"\n", 0, end) + 1
         if body.startswith(b"data:", start):
@@ -107,6 +115,8 @@ def kind_by_status(status: int) -> ProblemKind:
         return "rate_limit"
     if status in (503, 529):
         return "overload"
+    if status in _NEVER_SERVED:
+        return "permanent"
     if status in (408, 409, 425) or status >= 500:
         return "server"
     return "spent" if status == 402 else "permanent"
@@ -150,6 +160,40 @@ def problem_of(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a provider says of an error."""
+
+    name: str
+    text: str
+    kind: ProblemKind | None = None
+    """What its name means, where that is known."""
+    wait_s: float | None = None
+    refusal: Refusal | None = None
+
+
+def problem_told(who: str, reply: Reply, told: Told, by_status: ProblemKind) -> Problem:
+    """A problem from what a provider says of it."""
+    kind = told.kind if told.kind == "spent" else kind_of(told.kind, by_status, reply.status)
+    said = f"{who} answered {reply.status} {told.name}".rstrip() + moved_to(reply)
+    text = safe_text(f"{said}: {told.text or body_text(reply.body)}")
+    return problem_of(kind, reply, text, told.refusal, told.wait_s)
+
+
+def amazon_name(reply_headers: Mapping[str, str], parsed: Any) -> str:
+    """`ThrottlingException` and the like, as Amazon names an error in a header or in the body."""
+    name = reply_headers.get("x-amzn-errortype") or (parsed.get("__type") if isinstance(parsed, dict) else "")
+    return str(name or "").partition(":")[0].rpartition("#")[2]
+
+
+def moved_to(reply: Reply) -> str:
+    """Where a redirect points, without what may be a key in it; nothing for any other answer."""
+    location = reply.headers.get("location", "")
+    if not 300 <= reply.status < 400 or not location:
+        return ""
+    return f" (it has moved to {without_credentials(location)}: use that address)"
+
+
 def safe_text(text: str) -> str:
     """One line, not too long, and without anything that looks like a key."""
     line = _SECRETS.sub("[redacted]", " ".join(text.split()))
@@ -165,3 +209,10 @@ def exhausted(stated: Mapping[Dimension, Stated]) -> Dimension | None:
     """The one dimension of which nothing remains; `None` where that does not single one out."""
     empty = [name for name, value in stated.items() if value.remaining is not None and value.remaining <= 0]
     return empty[0] if len(empty) == 1 else None
+
+
+def mapping_at(value: Any, *path: str) -> Mapping[str, Any]:
+    """The object at a path inside foreign JSON, or an empty one."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

@@ -11,6 +11,7 @@ from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_st
 from evalve.gate.dialects.answer_parts import (
     ParsedOnce,
     Refusal,
+    amazon_name,
     body_text,
     broken,
     events_from_the_end,
@@ -19,12 +20,14 @@ from evalve.gate.dialects.answer_parts import (
     is_stream,
     kind_by_status,
     kind_of,
+    moved_to,
     problem_of,
     safe_text,
 )
 from evalve.gate.dialects.headers import count, seconds_until
 from evalve.gate.dialects.request_parts import (
     address,
+    counted,
     input_bytes,
     json_object,
     key_hash,
@@ -58,7 +61,8 @@ _FAST_LIMIT_HEADERS: tuple[tuple[Dimension, str, float], ...] = (
     ("input_tokens", "anthropic-fast-input-tokens-", TOKEN_ROUNDING),
     ("output_tokens", "anthropic-fast-output-tokens-", TOKEN_ROUNDING),
 )
-_KIND_BY_TYPE: dict[str, ProblemKind] = {
+KIND_BY_TYPE: dict[str, ProblemKind] = {
+    "ThrottlingException": "rate_limit",  # Amazon's, with a status of 400 or 403
     "overloaded_error": "overload",
     "rate_limit_error": "rate_limit",
     "billing_error": "spent",
@@ -97,12 +101,16 @@ class AnthropicDialect:
         model = body.get("model") if body is not None else None
         if body is None or not isinstance(model, str) or not model:
             return None
+        return self.call_in(body, host=host, model=model, key_hash=key_hash(request.headers, request.url))
+
+    def call_in(self, body: Mapping[str, Any], *, host: str, model: str, key_hash: str) -> Call:
+        """The call that a body asks for, wherever its model is named."""
         return Call(
             provider="anthropic" if host == HOST else host,
             host=host,
             model=model,
             pool=pool_of(model) + ("+fast" if body.get("speed") == "fast" else ""),
-            key_hash=key_hash(request.headers),
+            key_hash=key_hash,
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=whole_number(body.get("max_tokens")),
             streams=bool(body.get("stream")),
@@ -170,14 +178,15 @@ class AnthropicDialect:
     def _problem_of_error(self, who: str, reply: Reply, parsed: Any, kind: ProblemKind) -> Problem:
         error = parsed.get("error") if isinstance(parsed, dict) else None
         error = error if isinstance(error, dict) else {}
-        type_, code = str(error.get("type") or ""), _error_code(error)
+        type_, code = str(error.get("type") or amazon_name(reply.headers, parsed)), _error_code(error)
         text = str(error.get("message") or body_text(reply.body))
-        kind = kind_of(_KIND_BY_TYPE.get(type_), kind, reply.status)
+        kind = kind_of(KIND_BY_TYPE.get(type_), kind, reply.status)
         if code == "enforced_spend_limit_reached" or (
             kind in ("permanent", "rate_limit") and _SPENT_TEXT.search(text)
         ):
             kind = "spent"
-        said = safe_text(f"{who} answered {reply.status} {code or type_}".rstrip() + f": {text}")
+        said = f"{who} answered {reply.status} {code or type_}".rstrip() + moved_to(reply)
+        said = safe_text(f"{said}: {text}")
         refusal = self._refusal(reply, code, text) if kind == "rate_limit" else None
         return problem_of(kind, reply, said, refusal)
 
@@ -207,10 +216,10 @@ def _cost(input_tokens: float, output_tokens: float) -> Cost:
 
 def _usage(said: Mapping[str, Any]) -> Usage:
     return Usage(
-        input_tokens=whole_number(said.get("input_tokens")) or 0,
-        output_tokens=whole_number(said.get("output_tokens")) or 0,
-        cache_read_tokens=whole_number(said.get("cache_read_input_tokens")) or 0,
-        cache_write_tokens=whole_number(said.get("cache_creation_input_tokens")) or 0,
+        input_tokens=counted(said.get("input_tokens")) or 0,
+        output_tokens=counted(said.get("output_tokens")) or 0,
+        cache_read_tokens=counted(said.get("cache_read_input_tokens")) or 0,
+        cache_write_tokens=counted(said.get("cache_creation_input_tokens")) or 0,
     )
 
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalve.gate.dialects.anthropic import AnthropicDialect
+from evalve.gate.dialects.bedrock import BedrockDialect
+from evalve.gate.dialects.cohere import CohereDialect
+from evalve.gate.dialects.gemini import GeminiDialect
+from evalve.gate.dialects.ollama import OllamaDialect
 from evalve.gate.dialects.openai import OpenAIDialect
+from evalve.gate.dialects.vertex import VertexDialect
 from evalve.gate.messages import Call, Dialect, Request
 
-DIALECTS: tuple[Dialect, ...] = (AnthropicDialect(), OpenAIDialect())
+DIALECTS: tuple[Dialect, ...] = (
+    AnthropicDialect(),
+    OpenAIDialect(),
+    GeminiDialect(),
+    VertexDialect(),
+    BedrockDialect(),
+    CohereDialect(),
+    OllamaDialect(),
+)
 
 
 def recognised(request: Request, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, Call] | None:

@@ -15,12 +15,12 @@ _GO_DURATION = re.compile(rf"(?:{_GO_PART.pattern})+")
 
 
 def count(headers: Mapping[str, str], name: str) -> float | None:
-    """A finite number, 0 or more: servers that do not know send -1."""
+    """A finite number, 0 or more: servers that do not know send -1. Of a header sent twice, the lower."""
     text = headers.get(name)
     if text is None:
         return None
     try:
-        value = float(text)
+        value = min([float(each) for each in text.split(", ")])
     except ValueError:
         return None
     return value if 0 <= value < math.inf else None

@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any, TypeGuard
 
-from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
+from evalve.gate.dialects.answer_forms import (
+    begins,
+    ends,
+    misfit,
+    misfit_of_stream,
+    no_answer,
+    unreadable,
+)
 from evalve.gate.dialects.answer_parts import (
     DONE,
     ParsedOnce,
     Refusal,
+    amazon_name,
     body_text,
     broken,
     events_from_the_end,
@@ -19,12 +27,15 @@ from evalve.gate.dialects.answer_parts import (
     is_stream,
     kind_by_status,
     kind_of,
+    moved_to,
     problem_of,
     safe_text,
 )
+from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import count, go_duration_s
 from evalve.gate.dialects.request_parts import (
     address,
+    counted,
     input_bytes,
     json_object,
     key_hash,
@@ -47,6 +58,10 @@ _COUNTED_AS_INPUT = (
     "text",
 )
 _MAX_OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+UNNAMED = "default"
+"""The model of a request that names none."""
+_PROMPTS = frozenset({"messages", "prompt", "input"})
+_ANSWERED_AS_CHAT = ("/agents/completions", "/fim/completions")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 _SPENT = frozenset(
     {
@@ -60,6 +75,9 @@ _SPENT = frozenset(
     }
 )
 _KIND_BY_CODE: dict[str, ProblemKind] = {
+    "ThrottlingException": "rate_limit",  # Amazon's, with a status of 400 or 403
+    "RESOURCE_EXHAUSTED": "rate_limit",  # Google's
+    "UNAVAILABLE": "overload",
     "rate_limit_exceeded": "rate_limit",
     "slow_down": "rate_limit",
     "server_is_overloaded": "overload",
@@ -73,6 +91,9 @@ _REFUSALS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
     (re.compile(r"tokens per|\bTP[MD]\b", re.IGNORECASE), "tokens"),
     (re.compile(r"requests per|\bRP[MD]\b", re.IGNORECASE), "requests"),
 )
+_GIVEN_UP = ("error", "abort")
+"""Finish reasons of OpenRouter's and vLLM's with which an answer is none."""
+_NOT_DONE = ("cancelled", "in_progress", "queued")
 _CONCURRENCY = re.compile(r"concurren|simultaneous", re.IGNORECASE)
 _TAIL = 5
 """Events at the end of a stream: usage stands in the last chunk or, with some servers, shortly before it."""
@@ -95,20 +116,27 @@ class OpenAIDialect:
         body = json_object(request)
         if body is None or body.get("background") is True:
             return None
-        model = body.get("model") or _deployment(path)
+        model = body.get("model") or body.get("agent_id") or _deployment(path) or _unnamed(path, body)
         if not isinstance(model, str) or not model:
             return None
+        named = key_hash(request.headers, request.url)
+        return self.call_in(body, host=host, model=model, key_hash=named, endpoint=_endpoint(path))
+
+    def call_in(
+        self, body: Mapping[str, Any], *, host: str, model: str, key_hash: str, endpoint: str
+    ) -> Call:
+        """The call that a body asks for, wherever its model is named."""
         return Call(
             provider="openai" if host == HOST or host.endswith("." + HOST) else host,
             host=host,
             model=model,
             pool=undated(model),
-            key_hash=key_hash(request.headers),
+            key_hash=key_hash,
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
-            max_output_tokens=0 if path.endswith("/embeddings") else _max_output_tokens(body),
+            max_output_tokens=0 if endpoint == "embeddings" else _max_output_tokens(body),
             streams=bool(body.get("stream")),
             dialect=self.name,
-            endpoint=next(each for each in _PATHS if path.endswith(each))[1:],
+            endpoint=endpoint,
         )
 
     def booked(self, call: Call, *, input_tokens: float, output_tokens: float) -> Cost:
@@ -128,10 +156,11 @@ class OpenAIDialect:
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         stated: dict[Dimension, Stated] = {}
-        requests = _stated(headers, "requests")
+        requests = _stated(headers, "requests") or _stated(headers, "req-minute")
         if requests is not None:
             stated["requests"] = requests
-        tokens = _tighter(_stated(headers, "tokens"), _stated(headers, "project-tokens"))
+        tokens = _stated(headers, "tokens") or _stated(headers, "tokens-minute")
+        tokens = _tighter(tokens, _stated(headers, "project-tokens"))
         if tokens is not None:
             stated["tokens"] = tokens
         return stated
@@ -146,32 +175,37 @@ class OpenAIDialect:
         who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
             error = _error_in(self._parsed(reply.body))
+            if not error and (name := amazon_name(reply.headers, self._parsed(reply.body))):
+                error = {"type": name}
             return self._problem_of_error(who, reply, error, kind_by_status(reply.status))
         if is_stream(reply.body):
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
             return unreadable(who, call, reply)
-        error = _error_in(parsed)
+        error = _error_in(parsed) or _error_in_choices(parsed)
         if error:
             return self._problem_of_error(who, reply, error, "server")
-        return misfit(call, reply, parsed)
+        return _unfinished(who, reply, parsed) or misfit(call, reply, parsed)
 
     def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
         events = events_from_the_end(reply.body)
         last = next(events, None)
         before = next(events, None) if last == DONE else last
-        error = _error_in(before)
+        error = _error_in(before) or _error_in_last_choices(reply.body)
         if error:
             return self._problem_of_error(who, reply, error, "server")
         if not _has_end(reply.body):
             return broken(reply, "its stream has no end")
+        if last == DONE and _never_finished(reply.body):
+            return broken(reply, "its stream ends, but no choice in it has a finish_reason")
         return misfit_of_stream(call, reply, chain((before,), events))
 
     def _problem_of_error(
         self, who: str, reply: Reply, error: Mapping[str, Any], kind: ProblemKind
     ) -> Problem:
-        type_, code = str(error.get("type") or ""), str(error.get("code") or "")
+        type_ = str(error.get("type") or error.get("status") or "")  # the second is Google's
+        code = str(error.get("code") or "")
         text = str(error.get("message") or body_text(reply.body))
         if code.isdecimal() and 200 <= reply.status < 300:
             kind = kind_by_status(int(code))  # proxies put the status of who they asked into a 200
@@ -181,7 +215,8 @@ class OpenAIDialect:
         elif kind == "rate_limit" and _can_never_fit(text):
             kind = "permanent"
         named = code if code and code != str(reply.status) else type_
-        said = safe_text(f"{who} answered {reply.status} {named}".rstrip() + f": {text}")
+        said = f"{who} answered {reply.status} {named}".rstrip() + moved_to(reply)
+        said = safe_text(f"{said}: {text}")
         if kind != "rate_limit":
             return problem_of(kind, reply, said)
         hinted = _TRY_AGAIN.search(text)
@@ -190,7 +225,7 @@ class OpenAIDialect:
             reply,
             said,
             self._refusal(reply, type_, code, text),
-            go_duration_s(hinted[1].lower()) if hinted else None,
+            go_duration_s(hinted[1].lower()) if hinted else retry_delay_s(error),
         )
 
     def _refusal(self, reply: Reply, type_: str, code: str, text: str) -> Refusal | None:
@@ -211,6 +246,23 @@ def _cost(input_tokens: float, output_tokens: float, *, tokens: float) -> Cost:
     return {"requests": 1.0, "tokens": tokens, "input_tokens": input_tokens, "output_tokens": output_tokens}
 
 
+def _endpoint(path: str) -> str:
+    """Mistral's agents and its completion of code answer as a chat does."""
+    if path.endswith(_ANSWERED_AS_CHAT):
+        return "chat/completions"
+    return next(each for each in _PATHS if path.endswith(each))[1:]
+
+
+def _unnamed(path: str, body: Mapping[str, Any]) -> str:
+    """A server that has but one model needs no name for it; without a prompt it is no call.
+
+    Many have a path that ends with `/responses`: there, only a stored prompt stands for a model.
+    """
+    if path.endswith("/responses"):
+        return UNNAMED if isinstance(body.get("prompt"), dict) else ""
+    return UNNAMED if not _PROMPTS.isdisjoint(body) else ""
+
+
 def _deployment(path: str) -> str | None:
     """Azure names the model in the path."""
     found = _DEPLOYMENT.search(path)
@@ -227,13 +279,13 @@ def _usage(parsed: Any) -> Usage | None:
     said = parsed.get("usage") if isinstance(parsed, dict) else None
     if not isinstance(said, dict):
         return None
-    total = whole_number(said.get("prompt_tokens", said.get("input_tokens")))
+    total = counted(said.get("prompt_tokens", said.get("input_tokens")))
     details = said.get("prompt_tokens_details") or said.get("input_tokens_details")
-    cached = whole_number(details.get("cached_tokens")) if isinstance(details, dict) else None
+    cached = counted(details.get("cached_tokens")) if isinstance(details, dict) else None
     if total is None:
         return None
     cached = min(cached or 0, total)
-    output = whole_number(said.get("completion_tokens", said.get("output_tokens")))
+    output = counted(said.get("completion_tokens", said.get("output_tokens")))
     return Usage(input_tokens=total - cached, output_tokens=output or 0, cache_read_tokens=cached)
 
 
@@ -277,6 +329,8 @@ def _is_last_of_response(event: Any) -> TypeGuard[dict[str, Any]]:
 
 def _error_in(parsed: Any) -> Mapping[str, Any]:
     """The error of a body or an event, wherever it stands; empty where there is none."""
+    if isinstance(parsed, list) and len(parsed) == 1:
+        parsed = parsed[0]  # as Google's compatible address answers
     if not isinstance(parsed, dict):
         return {}
     if parsed.get("type") == "error" and "error" not in parsed:
@@ -286,6 +340,44 @@ def _error_in(parsed: Any) -> Mapping[str, Any]:
     if isinstance(error, str):
         return {"message": error}
     return error if isinstance(error, dict) else {}
+
+
+def _error_in_choices(parsed: Any) -> Mapping[str, Any]:
+    """Proxies put the error of who they asked beside an empty choice, or say only that it was given up."""
+    choices = parsed.get("choices") if isinstance(parsed, dict) else None
+    for choice in choices if isinstance(choices, list) else []:
+        if not isinstance(choice, dict):
+            continue
+        error, finish = choice.get("error"), choice.get("finish_reason")
+        if isinstance(error, dict) and error:
+            return error
+        if error or finish in _GIVEN_UP:
+            said = error if isinstance(error, str) else f"its answer ends with finish_reason {finish!r}"
+            return {"message": said}
+    return {}
+
+
+def _error_in_last_choices(body: bytes) -> Mapping[str, Any]:
+    events = islice(events_from_the_end(body), _TAIL)
+    return next((error for event in events if (error := _error_in_choices(event))), {})
+
+
+def _never_finished(body: bytes) -> bool:
+    """Whether a stream has choices, and none of them came to its end: its server was cut off itself."""
+    has_choices = False
+    for event in events_from_the_end(body):
+        choices = event.get("choices") if isinstance(event, dict) else None
+        if isinstance(choices, list) and choices:
+            has_choices = True
+            if any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices):
+                return False
+    return has_choices
+
+
+def _unfinished(who: str, reply: Reply, parsed: Any) -> Problem | None:
+    """A response that is still being made, or that somebody has cancelled, is not an answer yet."""
+    status = parsed.get("status") if isinstance(parsed, dict) and "output" in parsed else None
+    return no_answer(who, f"has the status {status!r}", reply) if status in _NOT_DONE else None
 
 
 def _can_never_fit(text: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from evalve.gate.messages import Request
 
@@ -18,9 +20,26 @@ DOCUMENT_BYTES = 12_000
 
 _IMAGES = {"image", "image_url", "input_image"}
 _FILES = {"file", "input_file", "input_audio", "audio", "video", "video_url"}
+_DATA = frozenset({"data", "fileUri", "file_uri"})
+_SOURCE = frozenset({"source"})
+_NAMED_PARTS = {
+    "inlineData": _DATA,
+    "inline_data": _DATA,
+    "fileData": _DATA,
+    "file_data": _DATA,
+    "image": _SOURCE,
+    "document": _SOURCE,
+    "video": _SOURCE,
+}
+"""Gemini's and Bedrock's attachments, and what one of each must have in it."""
 _STRUCTURE_BYTES = 4
 _LONG_DATA_URL = 512
+_LONGEST_COUNT = 16
 _SALT = b"evalve/key/"
+_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key", "authorization")
+_KEY_PARAMETERS = ("key", "api_key", "api-key", "subscription-key")
+_SIGNED_BY = re.compile(r"Credential=([^/,\s]+)")
+_LASTING_CLAIMS = ("iss", "aud", "tid", "sub", "oid", "appid", "azp", "client_id")
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
@@ -45,16 +64,50 @@ def json_object(request: Request) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def key_hash(headers: Mapping[str, str]) -> str:
-    """Names an API key without giving it away; `none` where there is none."""
-    key = headers.get("x-api-key") or headers.get("api-key") or headers.get("authorization") or ""
-    if key[:7].lower() == "bearer ":
-        key = key[7:]
-    return _hash_of(key.strip())
+def key_hash(headers: Mapping[str, str], url: str = "") -> str:
+    """Names an API key without giving it away; `none` where there is none.
+
+    Of credentials that change while the account stays the same, what stays is hashed: the access key of a
+    request that Amazon's client signed, the account in a token that is renewed every hour.
+    """
+    key = next((headers[name] for name in _KEY_HEADERS if headers.get(name)), "") or _key_in_query(url)
+    return _name_of(key)
 
 
 @lru_cache(maxsize=64)
-def _hash_of(key: str) -> str:
+def _name_of(key: str) -> str:
+    if key[:7].lower() == "bearer ":
+        key = key[7:]
+    key = key.strip()
+    if key.startswith("AWS4-") and (signed := _SIGNED_BY.search(key)):
+        key = signed[1]
+    return hash_of(_account_in(key) or key)
+
+
+def _account_in(token: str) -> str:
+    """What stays the same in a JSON web token when it is renewed; nothing of any other key."""
+    if not token.startswith("eyJ") or token.count(".") != 2:
+        return ""
+    part = token.split(".")[1]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(claims, dict):
+        return ""
+    lasting = {name: str(claims[name]) for name in _LASTING_CLAIMS if name in claims}
+    return json.dumps(lasting, sort_keys=True) if lasting.keys() - {"iss", "aud", "tid"} else ""
+
+
+def _key_in_query(url: str) -> str:
+    if "key=" not in url:
+        return ""
+    query = parse_qsl(urlsplit(url).query)
+    return next((value for name, value in query if name.lower() in _KEY_PARAMETERS), "")
+
+
+def hash_of(key: str) -> str:
+    """A short name for a key or an account."""
     return hashlib.sha256(_SALT + key.encode("utf-8", "surrogatepass")).hexdigest()[:12] if key else "none"
 
 
@@ -66,6 +119,15 @@ def undated(model: str) -> str:
 
 def whole_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def counted(value: Any) -> int | None:
+    """A count in an answer: some servers write it as text, or as a number with a point."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < _LONGEST_COUNT:
+        return int(value)
+    if isinstance(value, float) and value.is_integer() and value >= 0:
+        return int(value)
+    return whole_number(value)
 
 
 def input_bytes(value: Any) -> int:
@@ -81,8 +143,21 @@ def input_bytes(value: Any) -> int:
                 return IMAGE_BYTES
             if kind in _FILES or (kind == "document" and _is_opaque(value.get("source"))):
                 return DOCUMENT_BYTES
-        return sum([len(name) + input_bytes(item) + _STRUCTURE_BYTES for name, item in value.items()])
+        return sum([len(name) + _part_bytes(name, item) + _STRUCTURE_BYTES for name, item in value.items()])
     return 0 if value is None else _STRUCTURE_BYTES
+
+
+def _part_bytes(name: str, item: Any) -> int:
+    """Where attachments have no `type`, they are known by the name that they stand under and their form."""
+    if name in _NAMED_PARTS and isinstance(item, dict) and not _NAMED_PARTS[name].isdisjoint(item):
+        return IMAGE_BYTES if name == "image" or "image/" in str(_mime(item)) else DOCUMENT_BYTES
+    if name == "images" and isinstance(item, list) and all(isinstance(each, str) for each in item):
+        return IMAGE_BYTES * len(item)
+    return input_bytes(item)
+
+
+def _mime(item: Mapping[str, Any]) -> Any:
+    return item.get("mimeType", item.get("mime_type", ""))
 
 
 def _text_bytes(text: str) -> int:

@@ -44,13 +44,17 @@ def library_named(name: LibraryName | None) -> Library:
 
 def as_gate_request(library: Library, request: Any) -> Request | None:
     """A JSON POST whose body is there already; `None` for uploads and all else, which are left unread."""
-    if request.method != "POST" or "json" not in request.headers.get("content-type", ""):
+    if not is_json_post(request):
         return None
     try:
         body = request.content
     except library.RequestNotRead:
         return None
     return Request("POST", discreet(str(request.url)), discreet_headers(request.headers), body)
+
+
+def is_json_post(request: Any) -> bool:
+    return request.method == "POST" and "json" in request.headers.get("content-type", "")
 
 
 def timeouts_of(request: Any) -> Timeouts:

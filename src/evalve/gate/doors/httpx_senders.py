@@ -191,4 +191,5 @@ def _errors_as_ours(library: Library, request: Request) -> Iterator[None]:
             f"{request.method} {request.url}: {told} ({type(error).__name__})",
             reached=not isinstance(error, not_reached),
             timed_out=isinstance(error, library.TimeoutException),
+            is_unreadable=isinstance(error, library.DecodingError),
         ) from error

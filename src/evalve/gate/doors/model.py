@@ -7,13 +7,13 @@ answer = await model.generate("Say hello", max_tokens=20)
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from evalve.errors import OptionError
-from evalve.gate.dialects.answer_parts import read_json
+from evalve.gate.dialects.answer_parts import is_stream, read_json
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.answers import Answer, TextDelta
 from evalve.gate.doors.asks import Ask, Prompt
@@ -200,12 +200,16 @@ class Model:
         try:
             async with self._connection.gate.stream(request, sender) as reply:
                 is_whole = reply.problem is not None or not 200 <= reply.status < 300
+                chunks = reply.chunks
                 if is_whole or "json" in reply.headers.get("content-type", ""):
-                    answer = self._answer(await _read_at_once(reply))  # a server that does not stream
-                    yield TextDelta(answer.text)
-                    yield answer
-                    return
-                async for chunk in reply.chunks:
+                    whole_reply = await _read_at_once(reply)
+                    if is_whole or not is_stream(whole_reply.body):  # a server that does not stream
+                        answer = self._answer(whole_reply)
+                        yield TextDelta(answer.text)
+                        yield answer
+                        return
+                    chunks = _one_chunk(whole_reply.body)  # one that streams under a wrong content type
+                async for chunk in chunks:
                     for text in flow.texts(chunk):
                         yield TextDelta(text)
         except SendError as error:
@@ -221,3 +225,7 @@ class Model:
 async def _read_at_once(reply: StreamedReply) -> Reply:
     body = b"".join([chunk async for chunk in reply.chunks])
     return Reply(reply.status, reply.headers, body, reply.cached, reply.problem)
+
+
+async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body

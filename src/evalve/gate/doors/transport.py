@@ -18,6 +18,7 @@ from evalve.gate.doors.httpx_parts import (
     as_gate_request,
     async_stream,
     final_headers,
+    is_json_post,
     library_named,
     misfit_response,
     sync_stream,
@@ -33,6 +34,7 @@ from evalve.gate.doors.httpx_senders import (
 )
 from evalve.gate.messages import Call, Reply, Request, Sender, SendError, StreamedReply
 from evalve.gate.sender import AiohttpSender, Timeouts
+from evalve.gate.ungated import may_ask_a_model
 
 if TYPE_CHECKING:
     import httpx
@@ -49,6 +51,8 @@ class GateLike(Protocol):
     async def exchange(self, request: Request, sender: Sender) -> Reply: ...
 
     def stream(self, request: Request, sender: Sender) -> AbstractAsyncContextManager[StreamedReply]: ...
+
+    def passed_by(self, url: str) -> None: ...
 
 
 @overload
@@ -176,7 +180,7 @@ class AsyncGateTransport:
         self._senders = senders
 
     async def handle_async_request(self, request: Any) -> Any:
-        ours, call = _understood(self._library, request)
+        ours, call = _understood(self._library, request, self._gate)
         if ours is None or call is None:
             return await self._network.transport_for(request.url).handle_async_request(request)
         sender = self._senders.for_timeouts(timeouts_of(request)) or AsyncTransportSender(
@@ -243,7 +247,7 @@ class GateTransport:
         self._background = background
 
     def handle_request(self, request: Any) -> Any:
-        ours, call = _understood(self._library, request)
+        ours, call = _understood(self._library, request, self._gate)
         if ours is None or call is None:
             return self._network.transport_for(request.url).handle_request(request)
         sender = self._senders.for_timeouts(timeouts_of(request)) or ThreadTransportSender(
@@ -288,8 +292,12 @@ class GateTransport:
         self.close()
 
 
-def _understood(library: Library, request: Any) -> tuple[Request | None, Call | None]:
-    """The request and the call in it, where there is one."""
+def _understood(library: Library, request: Any, gate: GateLike) -> tuple[Request | None, Call | None]:
+    """The request and the call in it, where there is one; what goes past the gate is told to it."""
+    if not is_json_post(request):
+        return None, None
     ours = as_gate_request(library, request)
     found = recognised(ours) if ours is not None else None
+    if found is None and (ours is None or may_ask_a_model(ours)):
+        gate.passed_by(str(request.url))
     return ours, found[1] if found is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalve.gate.dialects.openai import OpenAIDialect
+from evalve.gate.dialects.request_parts import counted
 from evalve.gate.doors.answers import Answer
 from evalve.gate.doors.asks import Ask, as_tool_call, closed, neutral_image, tool_call_from_text, tool_parts
 from evalve.gate.messages import Dialect, Usage
@@ -199,8 +200,9 @@ def _text(content: Any) -> str:
 
 
 def _usage(said: Any) -> Usage | None:
-    if not isinstance(said, dict) or said.get("prompt_tokens") is None:
+    """`None` where the server leaves it out."""
+    read = counted(said.get("prompt_tokens")) if isinstance(said, dict) else None
+    if read is None:
         return None
-    read = said["prompt_tokens"]
-    cached = min((said.get("prompt_tokens_details") or {}).get("cached_tokens") or 0, read)
-    return Usage(read - cached, said.get("completion_tokens") or 0, cached)
+    cached = min(counted((said.get("prompt_tokens_details") or {}).get("cached_tokens")) or 0, read)
+    return Usage(read - cached, counted(said.get("completion_tokens")) or 0, cached)
