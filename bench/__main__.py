@@ -26,6 +26,7 @@ BENCHMARKS = (
     "cpu_per_call",
     "faults",
     "kill_and_resume",
+    "statistics",
 )
 
 

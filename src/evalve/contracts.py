@@ -109,6 +109,17 @@ class Known:
     row_hash: int | None = None
 
 
+class Measured(NamedTuple):
+    """What the store has of one attempt beside its scores and texts."""
+
+    sample_id: str
+    repeat: int
+    status: Status
+    row_hash: int | None
+    working_s: float
+    calls: Mapping[str, Any] | None
+
+
 class Placed(NamedTuple):
     """A sample, with all its repeats, and where it stands in the dataset."""
 
@@ -177,6 +188,7 @@ class Store(Protocol):
     def runs(self, evaluation_id: int) -> list[RunInfo]: ...
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
     def observations(self, evaluation_id: int) -> Iterator[tuple[str, int, list[Score]]]: ...
+    def measures(self, evaluation_id: int) -> Iterator[Measured]: ...
     def counts(self, evaluation_id: int) -> tuple[int, int]: ...
     def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]: ...
 
@@ -439,5 +451,7 @@ class Runnable:
     """The other arguments that `call` has bound, by name."""
     leading: tuple[Any, ...] = ()
     """What `call` has bound by position: `self` of a method."""
+    variant: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that tell it from the other variants of its function, in words."""
     path: str | None = None
     """The file that declares the function, or `None` at an interactive prompt."""

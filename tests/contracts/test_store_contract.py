@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, Known, Placed, RecordDraft, RunInfo, Store
+from evalve.contracts import EvaluationSpec, Known, Measured, Placed, RecordDraft, RunInfo, Store
 from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Failure, Sample, Score, Try
 from evalve.storage import open_store
@@ -246,6 +246,20 @@ def test_observations_keep_the_repeats_of_a_sample_together(store: Store) -> Non
 
     assert [(sample, repeat) for sample, repeat, _ in seen] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
     assert [score.value for _, _, scores in seen for score in scores] == [True] * 4
+
+
+def test_measures_tell_status_row_time_and_calls_of_all_records_in_dataset_order(store: Store) -> None:
+    evaluation_id = store.open_evaluation(SPEC)
+    commit(
+        store,
+        a_draft(evaluation_id, "b", index=1, status="failed", scores_json="[]", failure_json=BROKEN),
+        a_draft(evaluation_id, "a", index=0, calls_json='{"requests": 2}'),
+    )
+
+    assert list(store.measures(evaluation_id)) == [
+        Measured("a", 0, "done", None, 0.25, {"requests": 2}),
+        Measured("b", 0, "failed", None, 0.25, None),
+    ]
 
 
 def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:

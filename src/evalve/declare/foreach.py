@@ -78,6 +78,7 @@ class Evaluation:
         arguments: Mapping[str, Any],
         options: Options,
         leading: tuple[Any, ...] = (),
+        parameters: Mapping[str, str] | None = None,
     ) -> Runnable:
         """Everything the runner needs, with the fixtures bound."""
         lenders = lenders_among(self.function, self.columns, arguments)
@@ -106,6 +107,7 @@ class Evaluation:
             arguments=arguments,
             leading=leading,
             path=None if self.path is None else str(self.path),
+            variant=parameters or {},
         )
 
 

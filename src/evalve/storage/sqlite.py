@@ -14,6 +14,7 @@ from evalve.contracts import (
     EvaluationSpec,
     ExperimentInfo,
     Known,
+    Measured,
     Placed,
     RecordDraft,
     RunInfo,
@@ -25,7 +26,14 @@ from evalve.records import Record, Score, Status
 from evalve.storage.database import Database, MemoryDatabase, snapshot
 from evalve.storage.keys import Keys
 from evalve.storage.locks import ExperimentLock, Locks
-from evalve.storage.rows import read_durations, read_known, read_observations, read_records, read_sample_ids
+from evalve.storage.rows import (
+    read_durations,
+    read_known,
+    read_measures,
+    read_observations,
+    read_records,
+    read_sample_ids,
+)
 from evalve.storage.schema import NOWHERE, record_range
 from evalve.storage.summaries import read_counts, read_evaluations, read_experiments, read_runs
 from evalve.storage.writer import InlineWriter, ThreadWriter, Writer
@@ -174,6 +182,10 @@ class SqliteStore:
         Equal scores of different samples may be the same `Score` objects: read them, don't change them.
         """
         return self._database.iterate(lambda connection: read_observations(connection, evaluation_id))
+
+    def measures(self, evaluation_id: int) -> Iterator[Measured]:
+        """Status, row, time and calls of all records in dataset order."""
+        return self._database.iterate(lambda connection: read_measures(connection, evaluation_id))
 
     def counts(self, evaluation_id: int) -> tuple[int, int]:
         """How many are done and how many failed, after everything that is queued."""
