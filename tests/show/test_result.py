@@ -121,3 +121,17 @@ def test_polars_has_one_type_per_column_whatever_was_stored(store: Store) -> Non
     assert frame["exact_match"].to_list() == [True, False, None]
     assert frame["grade"].to_list() == [0.5, 2.0, None]
     assert frame["prompt"].to_list() == ["text", '["a", {"b": 1}]', None]
+
+
+def test_frames_hold_text_that_utf8_cannot_and_numbers_that_64_bits_cannot(store: Store) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    record(store, "first", done("s0", grade=2**70, huge=10**400, also={"response": "broken \ud800"}))
+
+    result = result_of(store)
+
+    assert list(result.to_pandas()["response"]) == ["broken \\ud800"]
+    frame = result.to_polars()
+    assert frame["response"].to_list() == ["broken \\ud800"]
+    assert frame["grade"].to_list() == [float(2**70)]
+    assert frame["huge"].to_list() == [str(10**400)]

@@ -17,7 +17,16 @@ def value(number: float | int | None) -> str:
     size = abs(number)
     if 0 < size < 0.001 or size >= 1e7:
         return f"{number:.3g}"
-    return f"{number:.{3 if size < 10 else 2 if size < 100 else 1}f}"
+    return _not_whole(number, 3 if size < 10 else 2 if size < 100 else 1)
+
+
+def _not_whole(number: float, decimals: int) -> str:
+    """With more decimals where what is not quite 1 would read as 1, as 0.9996 of all samples are not all."""
+    text = f"{number:.{decimals}f}"
+    while abs(number) != 1 and abs(float(text)) == 1 and decimals < 7:
+        decimals += 1
+        text = f"{number:.{decimals}f}"
+    return text
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -120,7 +129,7 @@ def score_text(content: Any) -> str:
 
 
 def _unsigned_zero(number: float, decimals: int) -> str:
-    text = f"{number:.{decimals}f}"
+    text = _not_whole(number, decimals) if abs(number) < 1 else f"{number:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 

@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalve.show import figures
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1.0, "1.000"),
+        (0.9996, "0.9996"),
+        (0.99996, "0.99996"),
+        (0.9994, "0.999"),
+        (-0.9996, "-0.9996"),
+        (1.0004, "1.0004"),
+        (2.9999, "3.000"),
+        (0.5, "0.500"),
+    ],
+)
+def test_only_what_is_one_reads_as_one(number: float, text: str) -> None:
+    assert figures.value(number) == text
+
+
+def test_an_end_of_an_interval_that_is_not_one_does_not_read_as_one() -> None:
+    assert figures.interval(0.9, 0.998) == "[0.90, 0.998]"
+    assert figures.interval(0.9, 1.0) == "[0.90, 1.00]"
