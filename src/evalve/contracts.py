@@ -14,6 +14,9 @@ from evalve.traces import Trace
 
 T = TypeVar("T")
 
+INSUFFICIENT = "insufficient: "
+"""How the reason begins for which an evaluation does not pass because there is too little to say."""
+
 Task = Callable[[], Awaitable[Any]]
 """A turn on a slot: a strategy awaits it once. It never raises."""
 

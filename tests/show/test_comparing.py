@@ -441,3 +441,14 @@ def test_show_and_compare_weigh_a_sample_with_failed_repeats_the_same(store: Sto
     compared = compare_experiments(store, "a", "b").evaluations[0].scores[0]
 
     assert (shown.value, compared.mean_a, compared.mean_b) == (0.5, 0.5, 0.5)
+
+
+def test_a_function_stands_for_all_of_its_variants(store: Store) -> None:
+    of_model(store, "a", "one", True)
+    of_model(store, "b", "two", True)
+    for experiment in ("a", "b"):
+        record(store, experiment, done("s0", exact_match=True), name="eval_other")
+
+    compared = compare_experiments(store, "a", "b", evaluation="eval_math")
+
+    assert [one.label for one in compared.evaluations] == ["eval_math: A [one], B [two]"]

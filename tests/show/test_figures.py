@@ -24,6 +24,5 @@ def test_only_what_is_one_reads_as_one(number: float, text: str) -> None:
     assert figures.value(number) == text
 
 
-def test_an_end_of_an_interval_that_is_not_one_does_not_read_as_one() -> None:
-    assert figures.interval(0.9, 0.998) == "[0.90, 0.998]"
-    assert figures.interval(0.9, 1.0) == "[0.90, 1.00]"
+def test_the_ends_of_a_tiny_interval_are_told_apart_from_zero() -> None:
+    assert figures.interval(-1.5e-06, 4.25e-05) == "[-1.5e-06, 4.25e-05]"

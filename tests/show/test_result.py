@@ -61,6 +61,14 @@ def test_it_passed_unless_there_are_problems(store: Store) -> None:
     assert not result_of(store, verdict=("accuracy is below 0.9",)).passed
 
 
+def test_a_result_has_one_of_three_outcomes(store: Store) -> None:
+    record(store, "first", done("s0", exact_match=True))
+
+    assert result_of(store).outcome == "pass"
+    assert result_of(store, verdict=("insufficient: x is of 1 samples",)).outcome == "insufficient"
+    assert result_of(store, verdict=("insufficient: x", "y is below 0.9")).outcome == "fail"
+
+
 def test_repr_is_readable(store: Store) -> None:
     record(store, "first", done("s0", exact_match=True), failed("s1"), wall_s=0.5)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evalve.contracts import EvaluationInfo, Runnable
+from evalve.contracts import INSUFFICIENT, EvaluationInfo, Runnable
 from evalve.options import Threshold, Tolerance
 from evalve.summary import find
 from evalve.tallies import MetricValue
 
 NO_FAILURES = Tolerance(count=0)
-INSUFFICIENT = "insufficient: "
-"""How a problem begins that is no miss: there is too little to say."""
 
 
 def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: Runnable) -> list[str]:

@@ -195,9 +195,9 @@ def _changed_rows(a: Iterable[Measured], b: Iterable[Measured]) -> list[str]:
 def _compared_failures(
     a: Sequence[Measured], b: Sequence[Measured], compared: Callable[..., list[Comparison]]
 ) -> list[Comparison]:
-    """Whether samples break more often in B; nothing where no sample that both have broke."""
+    """Whether samples break more often in B; nothing where the same ones broke, for then nothing changed."""
     found = compared(_failed(a), _failed(b), kind="failures", lower_is_better=("failures",))
-    return [one for one in found if one.mean_a or one.mean_b]
+    return [one for one in found if one.fixed or one.broken]
 
 
 def _failed(measures: Iterable[Measured]) -> dict[str, dict[str, list[float]]]:

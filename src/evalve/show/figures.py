@@ -33,6 +33,8 @@ def interval(low: float | None, high: float | None) -> str:
     """`[0.53, 0.98]`, with more decimals where the ends would look the same, or nothing."""
     if low is None or high is None:
         return ""
+    if 0 < max(abs(low), abs(high)) < 0.001:
+        return f"[{low:.3g}, {high:.3g}]"
     decimals = 2 if max(abs(low), abs(high)) < 100 else 1
     while decimals < 4 and low != high and f"{low:.{decimals}f}" == f"{high:.{decimals}f}":
         decimals += 1
@@ -129,7 +131,7 @@ def score_text(content: Any) -> str:
 
 
 def _unsigned_zero(number: float, decimals: int) -> str:
-    text = _not_whole(number, decimals) if abs(number) < 1 else f"{number:.{decimals}f}"
+    text = f"{number:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 

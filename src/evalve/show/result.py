@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
-from evalve.contracts import EvaluationInfo, Store
+from evalve.contracts import INSUFFICIENT, EvaluationInfo, Store
 from evalve.errors import OptionError
 from evalve.records import Record
 from evalve.show.experiment import overview_text
@@ -60,6 +60,13 @@ class EvaluationResult:
     @property
     def passed(self) -> bool:
         return not self.problems
+
+    @property
+    def outcome(self) -> Literal["pass", "fail", "insufficient"]:
+        """`insufficient` where nothing is missed, and there is too little to say that it is reached."""
+        if self.passed:
+            return "pass"
+        return "insufficient" if all(one.startswith(INSUFFICIENT) for one in self.problems) else "fail"
 
     @property
     def summary(self) -> dict[str, dict[str, float | None]]:
