@@ -430,3 +430,35 @@ def test_a_value_knows_that_less_is_better() -> None:
     assert (value.metric, value.value, value.higher_is_better) == ("mean", 2.5, False)
     assert stored == value
     assert MetricValue.from_plain(value.to_plain()) == value
+
+
+def test_the_interval_of_pass_at_k_does_not_widen_when_results_improve() -> None:
+    def low(right_of_five: int) -> float:
+        runs = [[True] * 5] * 19 + [[True] * right_of_five + [False] * (5 - right_of_five)]
+        (value,) = summary_of(
+            [
+                (str(sample), repeat, [Score("x", right, (pass_at(3),))])
+                for sample, of_sample in enumerate(runs)
+                for repeat, right in enumerate(of_sample)
+            ]
+        )
+        return interval_of(value).low
+
+    lows = [low(right) for right in range(6)]
+
+    assert lows == sorted(lows)
+    assert lows[-1] == pytest.approx(0.873, abs=1e-3)
+
+
+def test_the_interval_of_pass_at_k_lies_within_zero_and_one() -> None:
+    runs = [[True, True, False]] * 9 + [[False, False, True]]
+    (value,) = summary_of(
+        [
+            (str(sample), repeat, [Score("x", right, (pass_at(2),))])
+            for sample, of_sample in enumerate(runs)
+            for repeat, right in enumerate(of_sample)
+        ]
+    )
+
+    assert value.value == pytest.approx(29 / 30)
+    assert 0.5 < interval_of(value).low < 29 / 30 < interval_of(value).high <= 1.0

@@ -150,7 +150,7 @@ def _binomial_at_most(k: int, n: int, p: float) -> float:
 
 EXACT_UP_TO = 16
 """Differences whose 2^n sign patterns are all tried."""
-NORMAL_ABOVE = 2_000
+NORMAL_ABOVE = 1_000
 """Differences above which the sum over sign patterns is normal for all that a p-value shows."""
 
 
@@ -179,7 +179,7 @@ def sign_flip_test(differences: Iterable[float], seed: int = 0, resamples: int =
     """Two-sided p of the mean difference, if every difference could as well have had the other sign.
 
     All sign patterns up to 16 differences that are not zero; above, `resamples` seeded ones, counting
-    the observed one too; above 2,000 the normal limit, which costs no drawing.
+    the observed one too; above 1,000 the normal limit, which costs no drawing.
     """
     sizes = [difference for difference in differences if difference]
     observed = _beyond_rounding(sizes)
@@ -207,7 +207,7 @@ def sign_flip_interval(
     """Which mean differences the sign-flip test does not refuse.
 
     Its ends are the means of subsets of the differences: of all of them, or of a fixed random choice.
-    Student's interval where five or fewer differences refuse nothing, and above 2,000; `None` where
+    Student's interval where five or fewer differences refuse nothing, and above 1,000; `None` where
     all are alike, for which an interval of width zero would claim certainty.
     """
     n = len(differences)
@@ -260,7 +260,7 @@ Observations = Sequence[float]
 
 SPLITS = 1_000
 """Ways to split a sample's observations that are all listed; of more, so many random ones stand for all."""
-DRAWN_UP_TO = 1_000
+DRAWN_UP_TO = 500
 """Samples above which the sum over permutations is normal for all that a p-value shows."""
 
 

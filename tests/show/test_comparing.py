@@ -345,9 +345,29 @@ def test_too_few_pairs_to_show_anything_are_insufficient(store: Store) -> None:
     record(store, "b", *all_right(5))
 
     assert check(store) == Check(
-        "insufficient", ["eval_math: 5 pairs of exact_match could show no difference at all"]
+        "insufficient",
+        [
+            "too few pairs: 5 pairs of exact_match could show no difference, even if all of them changed",
+        ],
     )
     assert "    too few pairs: no difference could be shown, even if all of them changed" in text(store)
+
+
+def test_a_small_evaluation_beside_a_large_one_matters_only_where_it_is_worse(store: Store) -> None:
+    for experiment in ("a", "b", "c"):
+        record(store, experiment, *all_right(40))
+    record(store, "a", *all_right(3), name="eval_small")
+    record(store, "b", *all_right(3), name="eval_small")
+    record(store, "c", *all_right(2), done("s2", exact_match=False), name="eval_small")
+
+    assert check(store).outcome == "pass"
+    assert check(store, "a", "c") == Check(
+        "insufficient",
+        [
+            "eval_small: exact_match is worse in B, but 3 pairs of exact_match could show no difference "
+            "among 2 comparisons, even if all of them changed"
+        ],
+    )
 
 
 def test_what_only_b_has_is_no_reason_against_it(store: Store) -> None:

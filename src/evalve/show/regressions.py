@@ -27,7 +27,19 @@ def regression_check(compared: Sequence[ComparedExperiments], *, usage_counts: b
     if worse:
         return Check("fail", worse)
     missing = [text for each in compared for text in _missing(each)]
+    if not missing and not any(one.can_show for one in _evaluators(compared)):
+        missing = [f"too few pairs: {_so_few(one)}" for one in _evaluators(compared)]
     return Check("insufficient", missing) if missing else Check("pass", ())
+
+
+def _evaluators(compared: Sequence[ComparedExperiments]) -> list[Comparison]:
+    return [one for each in compared for evaluation in each.evaluations for one in evaluation.evaluators]
+
+
+def _so_few(one: Comparison) -> str:
+    among = f" among {one.judged_with} comparisons" if one.judged_with > 1 else ""
+    pairs = figures.plural(one.n_paired, "pair")
+    return f"{pairs} of {one.evaluator} could show no difference{among}, even if all of them changed"
 
 
 def _worse(compared: ComparedExperiments, usage_counts: bool) -> Iterator[str]:
@@ -65,8 +77,8 @@ def _missing_in(evaluation: ComparedEvaluation) -> Iterator[str]:
         lost = one.only_in_a + len(evaluation.changed_rows)
         if not one.n_paired:
             yield f"{one.evaluator} is missing in B" if not one.only_in_b else f"{one.evaluator} has no pairs"
-        elif not one.can_show:
-            yield f"{figures.plural(one.n_paired, 'pair')} of {one.evaluator} could show no difference at all"
+        elif not one.can_show and one.is_worse:
+            yield f"{one.evaluator} is worse in B, but {_so_few(one)}"
         elif one.lost_could_hide:
             yield (
                 f"{one.evaluator} lacks {lost} of {one.n_paired + lost} samples in B, "
