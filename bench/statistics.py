@@ -166,8 +166,7 @@ def _power_of_changes(n: int, share: float) -> Figure:
         changed = sum(draw.random() < share for _ in range(n))
         effect = mcnemar_effect(changed, n)
         assert effect is not None
-        up = (max(share, effect) + effect) / 2
-        fixed, broken = _changes(draw, n, up, up - effect)
+        fixed, broken = _changes(draw, n, share / 2 + effect, share / 2)
         found += mcnemar_exact(fixed, broken) < 0.05
     what = f"power at the effect told: {n} samples, {share:.0%} change".replace("%", " %")
     return Figure(what, found / RUNS, "", target=0.75, at_least=True)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from evalve.comparison import compare, compare_each, judged, scored
 from evalve.metrics import mean
-from evalve.paired import mcnemar_effect, paired_proportion_interval
+from evalve.paired import mcnemar_effect, mean_effect, paired_proportion_interval
 from evalve.records import Score
 
 
@@ -273,3 +273,23 @@ def test_so_few_pairs_that_not_even_all_of_them_could_show_anything_among_so_man
     assert (alone.can_show, alone.is_regression) == (True, True)
     assert (among_two.can_show, among_two.is_regression) == (False, False)
     assert among_two.minimum_detectable_effect is None
+
+
+def test_where_few_samples_change_their_number_limits_what_is_found() -> None:
+    a = {f"q{number}": {"x": [1.0, 1.0, 1.0]} for number in range(100)}
+    b = a | {f"q{number}": {"x": [1.0, 1.0, 0.0]} for number in range(3)}
+
+    (result,) = compare(a, b)
+
+    assert result.minimum_detectable_effect == pytest.approx(mcnemar_effect(3, 100) / 3)  # type: ignore[operator]
+
+
+def test_numbers_of_which_all_change_are_limited_by_their_spread() -> None:
+    draw = random.Random(1)
+    a = rated(**{f"q{number}": draw.gauss(0, 1) for number in range(30)})
+    b = rated(**{f"q{number}": draw.gauss(0, 1) for number in range(30)})
+
+    (result,) = compare(a, b)
+
+    assert result.standard_deviation is not None
+    assert result.minimum_detectable_effect == mean_effect(result.standard_deviation, 30)

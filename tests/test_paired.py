@@ -271,7 +271,7 @@ def test_exact_mcnemar_finds_the_effect_that_is_told_four_times_in_five(changed:
     effect = mcnemar_effect(changed, n)
 
     assert effect is not None
-    assert power(n, max(effect, changed / n), effect) == pytest.approx(0.8, abs=1e-4)
+    assert power(n, min(1.0, changed / n + effect), effect) == pytest.approx(0.8, abs=1e-4)
 
 
 def test_many_changes_use_the_normal_limit() -> None:
@@ -279,8 +279,8 @@ def test_many_changes_use_the_normal_limit() -> None:
 
     assert effect is not None
     draw = np.random.default_rng(1)
-    changed = draw.binomial(1_000, 0.4, 20_000)
-    up = draw.binomial(changed, (1 + effect / 0.4) / 2)
+    changed = draw.binomial(1_000, 0.4 + effect, 20_000)
+    up = draw.binomial(changed, (1 + effect / (0.4 + effect)) / 2)
     found = np.abs(2 * up - changed) - 1 > 1.959964 * np.sqrt(changed)  # with so many, the exact test
     assert found.mean() == pytest.approx(0.8, abs=0.01)
 

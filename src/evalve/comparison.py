@@ -69,6 +69,8 @@ class Comparison:
     higher_is_better: bool = True
     standard_deviation: float | None = None
     """Of the differences between pairs."""
+    size_of_changes: float | None = None
+    """The mean size of the differences that are not zero."""
     lost_could_hide: bool = False
     """Whether what A has scored and B has not could make B worse, if all of it were wrong."""
     judged_with: int = 1
@@ -163,9 +165,14 @@ def judged(compared: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _detectable(one: Comparison, alpha: float) -> float | None:
+    changes = mcnemar_effect(len(one.fixed) + len(one.broken), one.n_paired, alpha)
     if one.test == "exact McNemar":
-        return mcnemar_effect(len(one.fixed) + len(one.broken), one.n_paired, alpha)
-    return mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha)
+        return changes
+    by_spread = mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha)
+    if by_spread is None or changes is None or one.size_of_changes is None:
+        return by_spread
+    # where few samples change, their number limits what is found, and not their spread
+    return max(by_spread, changes * one.size_of_changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +242,7 @@ def _compared(pairs: _Pairs, seed: int, resamples: int) -> Comparison:
         minimum_detectable_effect=None,
         higher_is_better=pairs.higher_is_better,
         standard_deviation=paired.standard_deviation,
+        size_of_changes=paired_difference(abs(each) for each in differences if each).mean,
         kind=pairs.kind,
         lost_could_hide=_lost_could_hide(pairs, tested.test, len(fixed), len(broken)),
     )

@@ -89,15 +89,16 @@ def agreeing(interval: Interval, difference: float, p_value: float, alpha: float
 def mcnemar_effect(changed: int, n: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
     """The smallest true difference that exact McNemar finds in n pairs with the given power.
 
-    As many pairs are taken to differ as did, or just so many as the difference needs. `None` where no
-    difference could be found: six changed pairs are the least that show anything at the 5 % level.
+    As many pairs are taken to change by chance as did, and those that make the difference to come on top.
+    `None` where no difference could be found: six changed pairs are the least that show anything at the
+    5 % level.
     """
     if n < 1 or _power_of_mcnemar(n, 1.0, 1.0, alpha) < power:
         return None
     low, high = 0.0, 1.0
     for _ in range(30):
         middle = (low + high) / 2
-        if _power_of_mcnemar(n, max(middle, changed / n), middle, alpha) < power:
+        if _power_of_mcnemar(n, min(1.0, changed / n + middle), middle, alpha) < power:
             low = middle
         else:
             high = middle

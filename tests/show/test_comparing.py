@@ -55,7 +55,7 @@ def test_shared_samples_are_paired_and_what_changed_is_named(store: Store) -> No
         "  exact_match: 1 fixed, 1 broken",
         "    fixed   x",
         "    broken  y",
-        "    differences smaller than 0.963 would likely be missed with so many pairs",
+        "    differences smaller than 0.927 would likely be missed with so many pairs",
         "",
         "  less is better      A      B  B - A [95% interval]      p  test       pairs",
         "  ──────────────  ─────  ─────  ────────────────────  ─────  ─────────  ─────",
