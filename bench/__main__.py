@@ -30,6 +30,7 @@ BENCHMARKS = (
     "traces",
     "faults",
     "kill_and_resume",
+    "statistics",
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value. Smaller is better, and `target` is the most that it may be."""
+    """One measured value; `target` is the most that it may be, or with `at_least` the least."""
 
     what: str
     measured: float
@@ -20,10 +20,13 @@ class Figure:
     target: float | None = None
     """`None` where the figure is only told."""
     note: str = ""
+    at_least: bool = False
 
     @property
     def is_missed(self) -> bool:
-        return self.target is not None and not self.measured <= self.target
+        if self.target is None:
+            return False
+        return not (self.measured >= self.target if self.at_least else self.measured <= self.target)
 
 
 def alternating(sides: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:

@@ -64,16 +64,22 @@ def _rows(report: Report) -> list[tuple[str, ...]]:
                 report.name if number == 0 else "",
                 figure.what,
                 _value(figure.measured, figure.unit),
-                "–" if figure.target is None else f"≤ {_value(figure.target, figure.unit)}",
+                _target(figure),
                 f"{verdict} {note}".strip(),
             )
         )
     return rows
 
 
+def _target(figure: Figure) -> str:
+    if figure.target is None:
+        return "–"
+    return f"{'≥' if figure.at_least else '≤'} {_value(figure.target, figure.unit)}"
+
+
 def _value(value: float, unit: str) -> str:
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f} {unit}".rstrip()
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -75,16 +75,20 @@ def record(
     wall_s: float = 0.5,
     report: Mapping[str, Any] | None = None,
     status: str = "complete",
+    variant: Mapping[str, str] | None = None,
+    fingerprint: Mapping[str, str] | None = None,
 ) -> int:
     """One run with these samples, in this order; `total=-1` means as many as there are."""
-    evaluation_id = at_once(store.open_evaluation(EvaluationSpec(experiment, f"{file}::{name}", name)))
+    evaluation_id = at_once(
+        store.open_evaluation(EvaluationSpec(experiment, f"{file}::{name}", name, (), fingerprint or {}))
+    )
     run = RunInfo(
         id=f"run-{experiment}-{evaluation_id}",
         evaluation_id=evaluation_id,
         started_at=STARTED_AT,
         ended_at=None if status == "running" else "2026-11-03T14:02:10+00:00",
         status=status,
-        options={"max_concurrency": 4},
+        options={"max_concurrency": 4, **({"variant": dict(variant)} if variant else {})},
         versions={"evalve": "0.1.0"},
         git_commit="abc123",
         fingerprint={},
@@ -104,7 +108,9 @@ def _draft(evaluation_id: int, run_id: str, index: int, sample: Mapping[str, Any
     status: Status = sample.get("status", "failed" if failure else "done")
     return RecordDraft(
         evaluation_id=evaluation_id,
-        sample=Sample(sample["sample_id"], sample.get("index", index), {}, to_json(row)),
+        sample=Sample(
+            sample["sample_id"], sample.get("index", index), {}, to_json(row), sample.get("row_hash")
+        ),
         repeat=sample["repeat"],
         status=status,
         scores_json=to_json(sample["scores"]),

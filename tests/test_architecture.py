@@ -25,6 +25,7 @@ KERNEL = {
     "jsontext",
     "metrics",
     "options",
+    "paired",
     "records",
     "secrecy",
     "statistics",

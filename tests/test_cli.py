@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_experiments_that_are_kept_in_two_storages_cannot_be_compared(
 ) -> None:
     (project / "evalve.yaml").write_text("experiments: {b: {storage: b.db}}\n")
 
-    assert main(["compare", "a", "b"]) == 2
+    assert main(["compare", "a", "b"]) == 4
     assert (
         "keeps 'a' in .evalve/evalve.db, 'b' in b.db: one storage must hold both" in capsys.readouterr().err
     )
@@ -133,29 +134,29 @@ def test_nothing_recorded_yet_is_an_empty_list_but_a_wrong_storage_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["shwo"], 2, "evalve: unknown command 'shwo'; did you mean 'show'?\n"),
+        (["shwo"], 4, "evalve: unknown command 'shwo'; did you mean 'show'?\n"),
         (["show", "basline"], 1, "did you mean 'baseline'?\n"),
         (["compare", "baseline", "candidat"], 1, "did you mean 'candidate'?\n"),
         (
             ["export", "baseline", "-o", "x.xls"],
-            2,
+            4,
             "use .json, .jsonl, .csv, .parquet\n",
         ),
         (["delete", "nothing", "--yes"], 1, "`evalve list` shows those that exist\n"),
         (
             ["rename", "baseline", "latest"],
-            2,
+            4,
             "not empty and not `latest`; got 'latest'\n",
         ),
         (["rename", "baseline", "candidate"], 1, "there is already an experiment 'candidate'"),
-        (["show", "baseline", "--limit", "few"], 2, "needs a whole number, 0 or more; got 'few'\n"),
-        (["show"], 2, "NAME|latest\n"),
+        (["show", "baseline", "--limit", "few"], 4, "needs a whole number, 0 or more; got 'few'\n"),
+        (["show"], 4, "NAME|latest\n"),
         (
             ["show", "baseline", "--class", "provider", "--failed"],
-            2,
+            4,
             "samples that broke: leave out --failed\n",
         ),
-        (["show", "baseline", "--class", "providers"], 2, "invalid choice: 'providers' (choose from"),
+        (["show", "baseline", "--class", "providers"], 4, "invalid choice: 'providers' (choose from"),
     ],
 )
 def test_mistakes_have_an_exit_code_and_one_line_that_helps(
@@ -178,6 +179,30 @@ def test_a_regression_fails_only_where_that_is_asked_for(
     assert main(["compare", "candidate", "baseline", "--fail-on-regression"]) == 0
 
 
+def test_a_check_that_cannot_say_has_an_exit_code_that_pytest_does_not_use(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(open_store(records / ".evalve" / "evalve.db")) as store:
+        record(store, "small", *(done(f"s{number}", exact_match=True) for number in range(3)))
+
+    assert main(["compare", "baseline", "small", "--fail-on-regression"]) == 6
+    assert "regression check: insufficient" in capsys.readouterr().out
+
+
+def test_compare_takes_two_experiments_or_one_and_a_parameter(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "baseline"]) == 4
+    assert "compare needs two experiments, or one and --across PARAMETER" in capsys.readouterr().err
+    assert main(["compare", "baseline", "candidate", "--across", "model"]) == 4
+    with closing(open_store(records / ".evalve" / "evalve.db")) as store:
+        for name in ("one", "two"):
+            samples = [done(f"s{number}", exact_match=True) for number in range(9)]
+            record(store, "models", *samples, name=f"eval_math[{name}]", variant={"model": name})
+    assert main(["compare", "models", "--across", "model"]) == 0
+    assert "B  models, model=two" in capsys.readouterr().out
+
+
 def test_export_writes_a_file_or_lines_on_stdout(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "baseline", "-o", "x.jsonl"]) == 0
     assert capsys.readouterr().out == "wrote 10 rows to x.jsonl\n"
@@ -198,7 +223,7 @@ def test_rename_and_delete(records: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_delete_asks_on_a_terminal_and_otherwise_wants_yes(
     records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["delete", "baseline"]) == 2
+    assert main(["delete", "baseline"]) == 4
     assert "say --yes to delete" in capsys.readouterr().err
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

@@ -7,16 +7,18 @@ import random
 import pytest
 from scipy import stats
 
-from evalve.comparison import SampleValue, compare, sample_values
+from evalve.comparison import compare, compare_each, judged, scored
+from evalve.metrics import mean
+from evalve.paired import mcnemar_effect, mean_effect, paired_proportion_interval
 from evalve.records import Score
 
 
-def right(**values: bool) -> dict[str, dict[str, SampleValue]]:
-    return {sample_id: {"exact_match": SampleValue(float(value))} for sample_id, value in values.items()}
+def right(**values: bool) -> dict[str, dict[str, list[float]]]:
+    return {sample_id: {"exact_match": [float(value)]} for sample_id, value in values.items()}
 
 
-def rated(**values: float) -> dict[str, dict[str, SampleValue]]:
-    return {sample_id: {"quality": SampleValue(value)} for sample_id, value in values.items()}
+def rated(**values: float) -> dict[str, dict[str, list[float]]]:
+    return {sample_id: {"quality": [value]} for sample_id, value in values.items()}
 
 
 def test_yes_or_no_on_shared_samples_is_tested_with_mcnemar() -> None:
@@ -30,12 +32,9 @@ def test_yes_or_no_on_shared_samples_is_tested_with_mcnemar() -> None:
     assert (result.mean_a, result.mean_b, result.difference) == (0.4, 0.8, 0.4)
     assert (result.fixed, result.broken) == (("q2", "q3", "q4"), ("q5",))
     assert result.p_value == pytest.approx(stats.binomtest(1, 4).pvalue)
-    expected = stats.ttest_1samp([0, 1, 1, 1, -1], 0).confidence_interval(0.95)
-    assert result.interval is not None
-    # yes and no differ by one at the most, however wide the interval of so few
-    assert (result.interval.low, result.interval.high) == pytest.approx((expected.low, 1.0))
-    # (1.959964 + 0.841621) * sd 0.894427 / sqrt(5)
-    assert result.minimum_detectable_effect == pytest.approx(1.1206341, abs=1e-6)
+    assert result.interval == paired_proportion_interval(3, 1, 5)
+    # of five pairs nothing can be shown, even if all of them changed
+    assert (result.minimum_detectable_effect, result.can_show) == (None, False)
 
 
 def test_numbers_on_shared_samples_are_tested_by_flipping_signs() -> None:
@@ -61,29 +60,30 @@ def test_numbers_that_changed_most_come_first() -> None:
 
 
 def test_ones_and_zeros_are_right_and_wrong_as_true_and_false_are() -> None:
-    a = sample_values([("q1", 0, [Score("x", True)]), ("q2", 0, [Score("x", 0)])])
-    b = sample_values([("q1", 0, [Score("x", 1)]), ("q2", 0, [Score("x", True)])])
+    a = scored([("q1", 0, [Score("x", True)]), ("q2", 0, [Score("x", 0)])])
+    b = scored([("q1", 0, [Score("x", 1)]), ("q2", 0, [Score("x", True)])])
 
-    (result,) = compare(a, b)
+    (result,) = compare(a.values, b.values)
 
     assert (result.test, result.fixed, result.is_of_numbers) == ("exact McNemar", ("q2",), False)
 
 
 def test_repeated_yes_or_no_is_tested_by_flipping_signs() -> None:
-    a = {"q1": {"x": SampleValue(1.0, 3)}, "q2": {"x": SampleValue(0.0, 3)}}
-    b = {"q1": {"x": SampleValue(1.0, 3)}, "q2": {"x": SampleValue(1.0, 3)}}
+    a = {"q1": {"x": [1.0] * 3}, "q2": {"x": [0.0] * 3}}
+    b = {"q1": {"x": [1.0] * 3}, "q2": {"x": [1.0] * 3}}
 
     assert compare(a, b)[0].test == "sign-flip"
 
 
 def test_a_run_compared_with_itself_differs_in_nothing() -> None:
-    a = right(q1=True, q2=False, q3=True)
+    a = right(**{f"q{number}": number % 2 == 0 for number in range(100)})
 
     (result,) = compare(a, a)
 
     assert (result.difference, result.p_value, result.fixed, result.broken) == (0.0, 1.0, (), ())
-    assert result.interval is None
-    assert result.minimum_detectable_effect is None
+    # that nothing changed in 100 pairs does not say that nothing ever would
+    assert result.interval == paired_proportion_interval(0, 0, 100)
+    assert result.minimum_detectable_effect == mcnemar_effect(0, 100)
 
 
 def test_runs_without_a_shared_sample_are_not_compared() -> None:
@@ -95,10 +95,12 @@ def test_runs_without_a_shared_sample_are_not_compared() -> None:
     assert result.minimum_detectable_effect is None
 
 
-def test_one_pair_has_a_difference_and_no_interval() -> None:
+def test_one_pair_has_a_difference_and_a_wide_interval() -> None:
     (result,) = compare(right(q1=False), right(q1=True))
 
-    assert (result.difference, result.interval, result.p_value) == (1.0, None, 1.0)
+    assert (result.difference, result.p_value) == (1.0, 1.0)
+    assert result.interval is not None
+    assert result.interval.low < 0 < result.interval.high == 1.0
 
 
 def test_two_empty_runs_have_nothing_to_compare() -> None:
@@ -116,19 +118,13 @@ def test_an_evaluator_that_only_one_run_has_is_shown_without_pairs() -> None:
 
 def test_p_values_of_several_evaluators_are_adjusted() -> None:
     ids = [f"q{index}" for index in range(6)]
-    a = {i: {"first": SampleValue(0.0), "second": SampleValue(0.0)} for i in ids}
-    b = {i: {"first": SampleValue(1.0), "second": SampleValue(0.1)} for i in ids}
+    a = {i: {"first": [0.0], "second": [0.0]} for i in ids}
+    b = {i: {"first": [1.0], "second": [0.1]} for i in ids}
 
     first, second = compare(a, b)
 
     assert (first.p_value, second.p_value) == (0.03125, 0.03125)
     assert (first.p_adjusted, second.p_adjusted) == (0.0625, 0.0625)
-
-
-def test_pairs_are_accepted_instead_of_mappings() -> None:
-    a, b = right(q1=True, q2=False), right(q1=True, q2=True)
-
-    assert compare(iter(a.items()), iter(b.items())) == compare(a, b)
 
 
 def test_the_same_seed_gives_the_same_p() -> None:
@@ -139,7 +135,7 @@ def test_the_same_seed_gives_the_same_p() -> None:
     assert compare(a, b, seed=7) == compare(a, b, seed=7)
 
 
-def test_observations_become_one_mean_per_sample_and_evaluator() -> None:
+def test_observations_are_kept_by_sample_and_evaluator() -> None:
     observations = [
         ("a", 0, [Score("exact_match", True), Score("quality", 0.2)]),
         ("a", 1, [Score("exact_match", False), Score("quality", 0.4)]),
@@ -148,21 +144,152 @@ def test_observations_become_one_mean_per_sample_and_evaluator() -> None:
         ("d", 0, []),
     ]
 
-    assert sample_values(observations) == {
-        "a": {
-            "exact_match": SampleValue(0.5, 2),
-            "quality": SampleValue(pytest.approx(0.3), 2),  # type: ignore[arg-type]  # approx is a float here
-        },
-        "b": {"exact_match": SampleValue(1.0, 1)},
-        "c": {"mixed": SampleValue(2.0, 2)},
+    assert scored(observations).values == {
+        "a": {"exact_match": [1.0, 0.0], "quality": [0.2, 0.4]},
+        "b": {"exact_match": [1.0]},
+        "c": {"mixed": [1.0, 3.0]},
     }
 
 
 def test_means_that_differ_only_by_rounding_are_equal() -> None:
-    forwards = sample_values([("a", 0, [Score("x", value) for value in (0.1, 0.2, 0.3)])])
-    backwards = sample_values([("a", 0, [Score("x", value) for value in (0.3, 0.2, 0.1)])])
+    a = {"a": {"x": [0.1, 0.2, 0.3]}}
+    b = {"a": {"x": [0.3, 0.2, 0.1]}}
 
-    (result,) = compare(forwards, backwards)
+    (result,) = compare(a, b)
 
-    assert forwards != backwards
     assert (result.fixed, result.broken, result.difference) == ((), (), 0.0)
+
+
+# -- another number of repeats -------------------------------------------------------------------------
+
+
+def repeated(share: float, repeats: int, seed: int) -> dict[str, dict[str, list[float]]]:
+    draw = random.Random(seed)
+    return {
+        f"q{number}": {"x": [float(draw.random() < share) for _ in range(repeats)]} for number in range(20)
+    }
+
+
+def test_another_number_of_repeats_invents_no_regression() -> None:
+    """Flipping the signs of the differences alone flags a third of these, all of them as worse."""
+    flagged = 0
+    for seed in range(100):
+        a, b = repeated(0.95, 1, seed), repeated(0.95, 10, seed + 1_000)
+        (result,) = judged(compare_each(a, b, resamples=199))
+        assert result.test == "permutation"
+        flagged += result.is_regression
+
+    assert flagged <= 5
+
+
+def test_a_real_regression_is_found_with_another_number_of_repeats() -> None:
+    (result,) = compare(repeated(0.95, 3, 1), repeated(0.5, 10, 2))
+
+    assert result.is_regression
+    assert result.interval is not None and result.interval.high < 0
+
+
+def test_two_runs_that_are_right_on_other_samples_and_equally_good_are_no_difference() -> None:
+    a = {f"q{number}": {"x": [float(number % 2)] * 10} for number in range(40)}
+    b = {f"q{number}": {"x": [float(number % 2 == 0 or number == 1)] * 3} for number in range(40)}
+
+    (result,) = compare(a, b)
+
+    assert result.p_value is not None and result.p_value > 0.5
+
+
+# -- direction -----------------------------------------------------------------------------------------
+
+
+def test_of_what_is_better_the_less_there_is_of_it_more_is_worse() -> None:
+    a = {f"q{number}": {"latency": [6.0 + number / 10]} for number in range(8)}
+    b = {f"q{number}": {"latency": [1.5 + number / 20]} for number in range(8)}
+
+    (faster,) = judged(compare_each(a, b, lower_is_better={"latency"}))
+    (slower,) = judged(compare_each(b, a, lower_is_better={"latency"}))
+
+    assert (faster.is_worse, faster.is_regression, len(faster.fixed)) == (False, False, 8)
+    assert (slower.is_worse, slower.is_regression, len(slower.broken)) == (True, True, 8)
+
+
+def test_the_direction_is_that_of_the_evaluators_first_metric() -> None:
+    lower = mean(higher_is_better=False)
+    scores = [Score("latency", 1.0, (lower,)), Score("toxic", True, ("accuracy:lower", "count"))]
+    scores += [Score("match", True, ("accuracy",)), Score("plain", 1)]
+
+    assert scored([("a", 0, scores)]).lower_is_better == {"latency", "toxic"}
+
+
+# -- what is left out, and what is missing ---------------------------------------------------------------
+
+
+def test_samples_that_have_changed_are_no_pairs() -> None:
+    a, b = right(q1=True, q2=True, q3=False), right(q1=False, q2=True, q3=False)
+
+    (result,) = compare_each(a, b, changed={"q1"})
+
+    assert (result.n_paired, result.broken, result.only_in_a, result.only_in_b) == (2, (), 0, 0)
+
+
+@pytest.mark.parametrize(("missing", "hides"), [(5, False), (6, True)])
+def test_missing_samples_could_hide_a_regression_where_all_of_them_being_wrong_would_be_one(
+    missing: int, hides: bool
+) -> None:
+    a = right(**{f"q{number}": True for number in range(40)})
+    b = right(**{f"q{number}": True for number in range(missing, 40)})
+
+    (result,) = compare(a, b)
+
+    assert (result.only_in_a, result.lost_could_hide) == (missing, hides)
+
+
+def test_missing_samples_that_were_wrong_anyway_hide_nothing() -> None:
+    a = right(**{f"q{number}": number >= 20 for number in range(40)})
+    b = right(**{f"q{number}": True for number in range(20, 40)})
+
+    assert not compare(a, b)[0].lost_could_hide
+
+
+@pytest.mark.parametrize(("missing", "hides"), [(2, False), (3, True)])
+def test_of_numbers_more_than_one_in_twenty_missing_could_hide_a_regression(
+    missing: int, hides: bool
+) -> None:
+    a = rated(**{f"q{number}": number / 7 for number in range(40)})
+    b = rated(**{f"q{number}": number / 7 for number in range(missing, 40)})
+
+    assert compare(a, b)[0].lost_could_hide is hides
+
+
+# -- many at once ----------------------------------------------------------------------------------------
+
+
+def test_so_few_pairs_that_not_even_all_of_them_could_show_anything_among_so_many() -> None:
+    a, b = right(**dict.fromkeys("abcdef", True)), right(**dict.fromkeys("abcdef", False))
+    (one,) = compare_each(a, b)
+
+    alone, *_ = judged([one])
+    among_two, *_ = judged([one, one])
+
+    assert (alone.can_show, alone.is_regression) == (True, True)
+    assert (among_two.can_show, among_two.is_regression) == (False, False)
+    assert among_two.minimum_detectable_effect is None
+
+
+def test_where_few_samples_change_their_number_limits_what_is_found() -> None:
+    a = {f"q{number}": {"x": [1.0, 1.0, 1.0]} for number in range(100)}
+    b = a | {f"q{number}": {"x": [1.0, 1.0, 0.0]} for number in range(3)}
+
+    (result,) = compare(a, b)
+
+    assert result.minimum_detectable_effect == pytest.approx(mcnemar_effect(3, 100) / 3)  # type: ignore[operator]
+
+
+def test_numbers_of_which_all_change_are_limited_by_their_spread() -> None:
+    draw = random.Random(1)
+    a = rated(**{f"q{number}": draw.gauss(0, 1) for number in range(30)})
+    b = rated(**{f"q{number}": draw.gauss(0, 1) for number in range(30)})
+
+    (result,) = compare(a, b)
+
+    assert result.standard_deviation is not None
+    assert result.minimum_detectable_effect == mean_effect(result.standard_deviation, 30)

@@ -191,7 +191,7 @@ def test_a_scope_is_forgotten_by_its_name_or_a_part_that_only_it_has(
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("api.", 2, f"'api.' is in several scopes: {SCOPE}, {OTHER}"),
+        ("api.", 4, f"'api.' is in several scopes: {SCOPE}, {OTHER}"),
         ("api.openai.com/none/gpt-7", 1, f"no scope 'api.openai.com/none/gpt-7'; did you mean {OTHER!r}?"),
         ("zzz", 1, "no scope 'zzz'; `evalve limits` shows those that exist"),
         ("", 1, "no scope ''"),
@@ -273,7 +273,7 @@ def test_cache_clear_asks_on_a_terminal_and_otherwise_wants_yes(
 ) -> None:
     keep(kept.parent, "claude-a")
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert main(["cache", "clear"]) == 2
+    assert main(["cache", "clear"]) == 4
     assert "say --yes to clear" in capsys.readouterr().err
 
     questions: list[str] = []
@@ -322,7 +322,7 @@ def test_a_damaged_answer_fails_the_check(kept: Path, capsys: pytest.CaptureFixt
 def test_wrong_usage_is_told_with_a_suggestion(
     kept: Path, state: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    assert main(arguments) == 2
+    assert main(arguments) == 4
 
     printed = capsys.readouterr()
     assert said in printed.err
@@ -388,7 +388,7 @@ def test_simulate_has_the_help_of_the_simulator(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("port", ["99999", "-1", "80x"])
 def test_a_port_that_cannot_be_is_told(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", f"--port={port}"]) == 2
+    assert main(["simulate", f"--port={port}"]) == 4
 
     told = capsys.readouterr().err.splitlines()[-1]
     needed = "needs a port, 1 to 65535, or 0 for any free one"

@@ -204,3 +204,31 @@ def test_names_are_given_for_whatever_a_score_carries() -> None:
 def test_doteval_has_the_same_metrics() -> None:
     assert doteval.metrics.accuracy is accuracy
     assert doteval.metrics.metric is metric
+
+
+# -- direction -----------------------------------------------------------------------------------------
+
+
+def test_a_metric_may_be_better_the_lower_it_is() -> None:
+    lower = metrics.mean(higher_is_better=False)
+
+    assert (lower.name, lower.stored_name, lower.higher_is_better) == ("mean", "mean:lower", False)
+    assert (metrics.mean.stored_name, metrics.mean.higher_is_better) == ("mean", True)
+    assert lower([1.0, 2.0]) == 1.5
+
+
+def test_the_direction_of_ones_own_metric_is_declared_with_it_and_kept_by_its_variants() -> None:
+    @metrics.metric(higher_is_better=False)
+    def worst_above(floor: float = 0.0) -> Any:
+        return lambda values: max([floor, *values])
+
+    assert worst_above.stored_name == "worst_above:lower"
+    assert worst_above(2.0).stored_name == "worst_above(2.0):lower"
+
+
+def test_a_stored_name_says_the_direction() -> None:
+    found = metrics.lookup("accuracy:lower")
+
+    assert found is not None
+    assert (found.name, found.higher_is_better) == ("accuracy", False)
+    assert metrics.names([metrics.mean(higher_is_better=False), "count"]) == ["mean:lower", "count"]

@@ -18,9 +18,12 @@ from evalve.options import (
     option_for,
     parse_text,
     parse_texts,
+    read_threshold,
     said,
     suggestion,
 )
+
+A_GATE = "needs NAME=VALUE or NAME<=VALUE, as in accuracy=0.9, accuracy.low=0.85 or toxic<=0.1"
 
 
 def _parsed(key: str, text: str) -> Any:
@@ -80,18 +83,17 @@ def test_text_of_an_option_is_read(key: str, text: str, value: Any) -> None:
         (
             "fail_under",
             "accuracy",
-            "--fail-under: needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9; got 'accuracy'",
+            f"--fail-under: {A_GATE}; got 'accuracy'",
         ),
         (
             "fail_under",
             "=0.9",
-            "--fail-under: needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9; got '=0.9'",
+            f"--fail-under: {A_GATE}; got '=0.9'",
         ),
         (
             "fail_under",
             "accuracy=nan",
-            "--fail-under: needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9; "
-            "got 'accuracy=nan'",
+            f"--fail-under: {A_GATE}; got 'accuracy=nan'",
         ),
         (
             "allow_failures",
@@ -167,9 +169,7 @@ def test_the_one_of_several_values_that_is_wrong_is_named(text: str, wrong: str)
     with pytest.raises(OptionError) as caught:
         parse_texts(option, [text], said_by="--fail-under")
 
-    assert str(caught.value) == (
-        f"--fail-under: needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9; got {wrong!r}"
-    )
+    assert str(caught.value) == (f"--fail-under: {A_GATE}; got {wrong!r}")
 
 
 def test_a_bad_environment_variable_is_named() -> None:
@@ -307,3 +307,36 @@ def test_a_tolerance_reads_as_it_is_written(tolerance: Tolerance, text: str) -> 
 
 def test_nothing_is_suggested_where_no_word_is_near() -> None:
     assert suggestion("zzz", ["samples"]) == ""
+
+
+# -- gates ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"),
+    [
+        ("accuracy=0.9", Threshold("accuracy", 0.9)),
+        ("accuracy>=0.9", Threshold("accuracy", 0.9)),
+        ("accuracy.low = 0.85", Threshold("accuracy.low", 0.85)),
+        ("toxic<=0.1", Threshold("toxic", 0.1, from_above=True)),
+        ("share_above(0.5, strict=True) <= 0.9", Threshold("share_above(0.5, strict=True)", 0.9, True)),
+    ],
+)
+def test_a_gate_is_read_from_below_or_from_above(text: str, gate: Threshold) -> None:
+    assert read_threshold(text) == gate
+
+
+@pytest.mark.parametrize("text", ["toxic<0.1", "toxic<<=0.1", "<=0.1", "toxic<=", "toxic<=nan"])
+def test_what_is_no_gate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="needs NAME=VALUE or NAME<=VALUE"):
+        read_threshold(text)
+
+
+def test_gates_are_written_in_yaml_as_on_the_command_line() -> None:
+    options = from_mapping(
+        {"fail_under": {"accuracy": 0.9, "toxic<=": 0.1}, "min_samples": 20}, said_by="here"
+    )
+
+    assert options.fail_under == (Threshold("accuracy", 0.9), Threshold("toxic", 0.1, from_above=True))
+    assert options.min_samples == 20
+    assert [str(gate) for gate in options.fail_under] == ["accuracy=0.9", "toxic<=0.1"]

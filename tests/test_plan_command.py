@@ -200,7 +200,7 @@ def test_an_endless_dataset_is_not_read(project: Path, capsys: pytest.CaptureFix
 
     code, error = refused(capsys, file)
 
-    assert code == 2
+    assert code == 4
     assert error == (
         "evalve: eval_endless: only reading function endless tells how many samples it has; "
         "say how many with --samples N"
@@ -335,7 +335,7 @@ def test_a_server_that_only_speaks_like_openai_has_no_tiers(
 
     assert planned(capsys, "trial", "--model", model)["limits"] == []
     code, error = refused(capsys, "trial", "--model", model, "--tier", "1")
-    assert (code, error) == (2, "evalve: --tier: openai-compatible has no tier '1'")
+    assert (code, error) == (4, "evalve: --tier: openai-compatible has no tier '1'")
 
 
 def test_a_tier_of_another_provider_is_refused_with_the_right_ones(
@@ -345,7 +345,7 @@ def test_a_tier_of_another_provider_is_refused_with_the_right_ones(
 
     code, error = refused(capsys, "trial", "--model", "openai/gpt-5", "--tier", "build")
 
-    assert (code, error) == (2, "evalve: --tier: openai has no tier 'build'; known: 1, 2, 3, 4, 5")
+    assert (code, error) == (4, "evalve: --tier: openai has no tier 'build'; known: 1, 2, 3, 4, 5")
 
 
 def test_an_unknown_tier_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,7 +353,7 @@ def test_an_unknown_tier_is_refused(project: Path, capsys: pytest.CaptureFixture
 
     code, error = refused(capsys, "trial", "--tier", "biuld")
 
-    assert (code, error) == (2, "evalve: --tier: anthropic has no tier 'biuld'; did you mean 'build'?")
+    assert (code, error) == (4, "evalve: --tier: anthropic has no tier 'biuld'; did you mean 'build'?")
 
 
 def test_a_plan_is_for_one_model(
@@ -364,7 +364,7 @@ def test_a_plan_is_for_one_model(
 
     code, error = refused(capsys, "trial")
 
-    assert code == 2
+    assert code == 4
     assert error.startswith("evalve: a plan is for one model: say which with --model")
     assert planned(capsys, "trial", "--model", SONNET)["model"] == SONNET
 
@@ -384,6 +384,6 @@ def test_what_cannot_be_planned_is_told(
         "import evalve\n\n@evalve.foreach('n', range(3))\ndef eval_three(n):\n    return True\n"
     )
 
-    assert main(["plan", "eval_three.py", *flags]) == 2
+    assert main(["plan", "eval_three.py", *flags]) == 4
 
     assert told in capsys.readouterr().err

@@ -12,7 +12,7 @@ from scipy import stats
 
 from evalve.contracts import Observation
 from evalve.evaluators import exact_match
-from evalve.metrics import Metric, accuracy, metric, pass_at
+from evalve.metrics import Metric, accuracy, mean, metric, pass_at
 from evalve.records import Score
 from evalve.statistics import Interval, clustered_mean, clustered_proportion, wilson_interval
 from evalve.summary import as_table, find, summarise
@@ -160,7 +160,9 @@ def test_several_scores_of_one_name_in_a_sample_are_clustered() -> None:
 
     (value,) = summary_of(observations)
 
-    assert (value.value, value.observations, value.samples) == (0.625, 8, 3)
+    # (1 + 1/3 + 1/2) / 3: every sample weighs the same, as it does in `compare`
+    assert value.value == pytest.approx(11 / 18)
+    assert (value.observations, value.samples) == (8, 3)
     assert interval_of(value) == clustered_proportion([(3, 3), (1, 3), (1, 2)]).interval
 
 
@@ -175,7 +177,8 @@ def test_repeats_of_a_sample_are_clustered() -> None:
 
     (value,) = summary_of(observations)
 
-    assert value.value == pytest.approx(0.48)
+    # 0.6, 0.15 and 0.9
+    assert value.value == pytest.approx(0.55)
     assert (value.observations, value.samples) == (5, 3)
     assert interval_of(value) == clustered_mean([(1.2, 2), (0.3, 2), (0.9, 1)]).interval
 
@@ -400,3 +403,63 @@ def test_a_hundred_thousand_samples_are_summarised_quickly_and_in_flat_memory() 
     assert value.value == 0.25
     assert used_s < 1.5  # 0.15 s on an idle machine; the margin is for busy ones
     assert peak_bytes < 200_000
+
+
+def test_a_sample_of_which_repeats_failed_weighs_as_much_as_another() -> None:
+    observations = [
+        *(("a", repeat, [Score("match", True, ["accuracy"])]) for repeat in range(3)),
+        ("b", 1, [Score("match", False, ["accuracy"])]),
+    ]
+
+    (value,) = summary_of(observations)
+
+    assert (value.value, value.observations, value.samples) == (0.5, 4, 2)
+
+
+def test_ones_and_zeros_have_the_interval_of_a_proportion() -> None:
+    (value,) = summary_of([(str(number), 0, [Score("score", int(number < 9))]) for number in range(10)])
+
+    assert (value.metric, value.value) == ("mean", 0.9)
+    assert interval_of(value) == wilson_interval(9, 10)
+
+
+def test_a_value_knows_that_less_is_better() -> None:
+    lower = mean(higher_is_better=False)
+    (value,) = summary_of([("a", 0, [Score("latency", 2.5, (lower,))])])
+    (stored,) = summary_of([("a", 0, [Score("latency", 2.5, ("mean:lower",))])])
+
+    assert (value.metric, value.value, value.higher_is_better) == ("mean", 2.5, False)
+    assert stored == value
+    assert MetricValue.from_plain(value.to_plain()) == value
+
+
+def test_the_interval_of_pass_at_k_does_not_widen_when_results_improve() -> None:
+    def low(right_of_five: int) -> float:
+        runs = [[True] * 5] * 19 + [[True] * right_of_five + [False] * (5 - right_of_five)]
+        (value,) = summary_of(
+            [
+                (str(sample), repeat, [Score("x", right, (pass_at(3),))])
+                for sample, of_sample in enumerate(runs)
+                for repeat, right in enumerate(of_sample)
+            ]
+        )
+        return interval_of(value).low
+
+    lows = [low(right) for right in range(6)]
+
+    assert lows == sorted(lows)
+    assert lows[-1] == pytest.approx(0.873, abs=1e-3)
+
+
+def test_the_interval_of_pass_at_k_lies_within_zero_and_one() -> None:
+    runs = [[True, True, False]] * 9 + [[False, False, True]]
+    (value,) = summary_of(
+        [
+            (str(sample), repeat, [Score("x", right, (pass_at(2),))])
+            for sample, of_sample in enumerate(runs)
+            for repeat, right in enumerate(of_sample)
+        ]
+    )
+
+    assert value.value == pytest.approx(29 / 30)
+    assert 0.5 < interval_of(value).low < 29 / 30 < interval_of(value).high <= 1.0

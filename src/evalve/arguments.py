@@ -25,14 +25,15 @@ examples:
   evalve show first --failed                 the samples that were scored and are wrong
   evalve show first 02779621420815be         one sample: its calls, tool calls, notes, files
   evalve compare first second                paired difference, fixed and broken samples
+  evalve compare first --across model        the same for the variants inside one
   evalve export first -o first.jsonl         also .json, .csv, .parquet
   evalve plan eval_first.py                  what it will take, and how long at which tier
   evalve limits                              of every provider: level, pauses, who holds what
   evalve cache clear --older-than 7d         forget answers; `stats` says what is kept
   evalve simulate --requests-per-minute 600  a provider to try against, without a key
 
-exit codes: 0 all is well; 1 not found, failed, or a regression; 2 wrong usage
-`evalve run` ends with pytest's exit code.
+exit codes: 0 all is well; 1 failed, not found, or a regression; 2 interrupted; 4 wrong usage;
+6 insufficient: too little to say. `evalve run` ends with pytest's, which mean the same.
 """
 
 
@@ -104,17 +105,38 @@ def _add_reading(verbs: Verbs) -> None:
     show.add_argument("--repeat", type=_count, metavar="K", help="of SAMPLE: only this repeat (from 0)")
     show.add_argument("--save", metavar="DIR", help="of SAMPLE: write the files that it kept to DIR")
 
-    compare = verbs.add_parser("compare", help="two experiments on the samples that they share")
+    _add_compare(verbs)
+
+
+def _add_compare(verbs: Verbs) -> None:
+    compare = verbs.add_parser(
+        "compare",
+        help="two experiments, or the variants of one, on the samples that they share",
+        description="Pairs evaluations by file, function and variant, or by function where the variants are"
+        " others, and samples by id. What has changed or is missing is said and left out.",
+    )
     compare.add_argument("a", metavar="A")
-    compare.add_argument("b", metavar="B")
+    compare.add_argument("b", metavar="B", nargs="?", help="not with --across")
+    compare.add_argument(
+        "--across", metavar="PARAMETER", help="compare the variants of A by this parameter, as in model"
+    )
     compare.add_argument("--evaluation", metavar="E", help=_EVALUATION_HELP)
+    compare.add_argument(
+        "--accept-changes", action="store_true", help="compare evaluations although their code differs"
+    )
     compare.add_argument("--full", action="store_true", help="all fixed and broken samples")
     compare.add_argument("--limit", type=_count, metavar="N", help="at most N fixed and N broken samples")
     compare.add_argument("--json", action="store_true", help="for machines")
     compare.add_argument(
         "--fail-on-regression",
         action="store_true",
-        help="exit with 1 where B is worse than A beyond chance (p < 0.05)",
+        help="exit with 1 where a score or the failures of B are worse than those of A beyond chance (Holm's"
+        " p over all of them is below 0.05), and with 6 where something is missing or too few to say",
+    )
+    compare.add_argument(
+        "--fail-on-usage",
+        action="store_true",
+        help="the same, and time, tokens and cost are judged together with the scores",
     )
 
 

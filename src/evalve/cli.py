@@ -19,12 +19,14 @@ from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
-from evalve.show.comparing import compare_experiments, comparison_json, comparison_text
+from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
+from evalve.show.comparison_text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
+from evalve.show.regressions import Outcome, regression_check
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
@@ -32,7 +34,9 @@ from evalve.storage import open_store
 from evalve.variables import unknown_variables
 
 _EXPERIMENT = next(option for option in OPTIONS if option.name == "experiment")
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, INTERRUPTED, USAGE, INSUFFICIENT = 0, 1, 2, 4, 6
+"""0 to 5 mean what they mean to pytest, so that one table serves every command."""
+EXIT_CODES: dict[Outcome, int] = {"pass": OK, "fail": FAILED, "insufficient": INSUFFICIENT}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as stop:  # argparse ends so, after help and after wrong usage
-        return stop.code if isinstance(stop.code, int) else USAGE
+        return OK if stop.code in (None, OK) else USAGE
 
 
 def _command(arguments: list[str]) -> int:
@@ -155,13 +159,31 @@ def _show_sample(said: argparse.Namespace) -> int:
 
 
 def _compare(said: argparse.Namespace) -> int:
-    with _store(said, said.a, said.b) as store:
-        compared = compare_experiments(store, said.a, said.b, evaluation=said.evaluation)
-    limit = said.limit if said.limit is not None else None if said.full else LIMIT
-    _print(
-        [comparison_json(compared)] if said.json else comparison_text(compared, limit=limit, width=_width())
-    )
-    return FAILED if said.fail_on_regression and compared.regressions else OK
+    if (said.b is None) == (said.across is None):
+        raise OptionError("compare needs two experiments, or one and --across PARAMETER")
+    how = {
+        "evaluation": said.evaluation,
+        "accept_changes": said.accept_changes,
+        "usage_counts": said.fail_on_usage,
+    }
+    with _store(said, *[name for name in (said.a, said.b) if name is not None]) as store:
+        if said.across is not None:
+            compared = compare_across(store, said.a, said.across, **how)
+        else:
+            compared = [compare_experiments(store, said.a, said.b, **how)]
+    checks = said.fail_on_regression or said.fail_on_usage
+    if not checks:
+        expect_pairs(compared)
+    check = regression_check(compared, usage_counts=said.fail_on_usage)
+    if said.json:
+        _print([comparison_json(compared, check)])
+    else:
+        limit = said.limit if said.limit is not None else None if said.full else LIMIT
+        for place, one in enumerate(compared):
+            _print([""] if place else [])
+            _print(comparison_text(one, limit=limit, width=_width()))
+        _print(check_text(check) if checks else ())
+    return EXIT_CODES[check.outcome] if checks else OK
 
 
 def _export(said: argparse.Namespace) -> int:

@@ -15,6 +15,9 @@ from evalve.traces import Trace
 
 T = TypeVar("T")
 
+INSUFFICIENT = "insufficient: "
+"""How the reason begins for which an evaluation does not pass because there is too little to say."""
+
 Task = Callable[[], Awaitable[Any]]
 """A turn on a slot: a strategy awaits it once. It never raises."""
 
@@ -123,6 +126,17 @@ class Counts(NamedTuple):
     done: int
     failed: int
     skipped: int
+
+
+class Measured(NamedTuple):
+    """What the store has of one attempt beside its scores and texts."""
+
+    sample_id: str
+    repeat: int
+    status: Status
+    row_hash: int | None
+    working_s: float
+    calls: Mapping[str, Any] | None
 
 
 class Placed(NamedTuple):
@@ -283,6 +297,7 @@ class ReadStore(Protocol):
     def runs(self, evaluation_id: int) -> list[RunInfo]: ...
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]: ...
     def observations(self, evaluation_id: int) -> Iterator[Observation]: ...
+    def measures(self, evaluation_id: int) -> Iterator[Measured]: ...
     def record(self, record_id: int) -> Record: ...
     def record_of(self, evaluation: EvaluationInfo, sample_id: str, repeat: int = 0) -> Record: ...
     def page(
@@ -599,5 +614,7 @@ class Runnable:
     """The other arguments that `call` has bound, by name."""
     leading: tuple[Any, ...] = ()
     """What `call` has bound by position: `self` of a method."""
+    variant: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that tell it from the other variants of its function, in words."""
     path: str | None = None
     """The file that declares the function, or `None` at an interactive prompt."""

@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -33,20 +33,32 @@ class Metric:
     k: int = 0
     factory: Callable[..., Any] | None = None
     """Makes `compute` from arguments, where `@metric` stands on such a function."""
+    higher_is_better: bool = True
+
+    @property
+    def stored_name(self) -> str:
+        """Its name in a record, which also says which direction is the better one."""
+        return self.name if self.higher_is_better else self.name + _LOWER
 
     @overload
     def __call__(self) -> Metric: ...
     @overload
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The metric itself without arguments; its number of values; a variant where it is a factory."""
+        """The metric itself without arguments; its number of values; a variant where it is a factory.
+
+        `mean(higher_is_better=False)` is the mean of something of which less is better.
+        """
+        if not args and kwargs.keys() == {"higher_is_better"}:
+            return replace(self, higher_is_better=bool(kwargs["higher_is_better"]))
         if not args and not kwargs:
             return self
         made = (self.factory or self.compute)(*args, **kwargs)
         if not callable(made):
             return made
         said = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
-        return _remembered(Metric(f"{self.name}({', '.join(said)})", made))
+        name = f"{self.name}({', '.join(said)})"
+        return _remembered(Metric(name, made, higher_is_better=self.higher_is_better))
 
     def __repr__(self) -> str:
         return f"<metric {self.name}>"
@@ -129,8 +141,16 @@ def _runs(values: Iterable[Any]) -> tuple[int, int]:
 @overload
 def metric(function: Callable[..., Any], /) -> Metric: ...
 @overload
-def metric(*, name: str | None = None) -> Callable[[Callable[..., Any]], Metric]: ...
-def metric(function: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+def metric(
+    *, name: str | None = None, higher_is_better: bool = True
+) -> Callable[[Callable[..., Any]], Metric]: ...
+def metric(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    higher_is_better: bool = True,
+) -> Any:
     """Declare a metric: a function of the values, or one without required parameters that returns it.
 
     >>> @metric
@@ -143,21 +163,22 @@ def metric(function: Callable[..., Any] | None = None, /, *, name: str | None = 
     ...     return calculate
 
     `share_above` and `share_above()` are the metric with its defaults, `share_above(0.9)` a variant of
-    it. Values are the plain score values, one per observation.
+    it. Values are the plain score values, one per observation. `higher_is_better=False` is for what is
+    better the less there is of it, such as seconds: `compare` then calls more of it worse.
     """
     if function is None:
-        return partial(_declared_here, name=name)
-    return _declared_here(function, name=name)
+        return partial(_declared_here, name=name, higher_is_better=higher_is_better)
+    return _declared_here(function, name=name, higher_is_better=higher_is_better)
 
 
-def _declared_here(function: Callable[..., Any], *, name: str | None) -> Metric:
+def _declared_here(function: Callable[..., Any], *, name: str | None, higher_is_better: bool) -> Metric:
     try:
-        return _declared(function, name)
+        return _declared(function, name, higher_is_better)
     except DeclarationError as error:
         raise at_caller(error) from error.__cause__
 
 
-def _declared(function: Callable[..., Any], name: str | None) -> Metric:
+def _declared(function: Callable[..., Any], name: str | None, higher_is_better: bool = True) -> Metric:
     name = name or str(getattr(function, "__name__", type(function).__name__))
     if name == "<lambda>":
         raise DeclarationError('a metric needs a name: use @metric(name="…") or a function defined with def')
@@ -170,14 +191,15 @@ def _declared(function: Callable[..., Any], name: str | None) -> Metric:
             f"the metric {name!r} has {len(required)} required parameters; it takes one, the list of values"
         )
     if required or any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return _remembered(Metric(name, function))
+        return _remembered(Metric(name, function, higher_is_better=higher_is_better))
     compute = function()
     if not callable(compute):
         raise DeclarationError(
             f"the metric {name!r} takes no values, so it must return the function that does; "
             f"it returned {compute!r}"
         )
-    return _remembered(Metric(name, compute, factory=function if parameters else None))
+    factory = function if parameters else None
+    return _remembered(Metric(name, compute, factory=factory, higher_is_better=higher_is_better))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -222,7 +244,30 @@ def resolve(spec: Any) -> tuple[Metric, ...]:
 
 def lookup(name: str) -> Metric | None:
     """The metric of that name, or `None`: a stored name may belong to a file that is not loaded."""
-    return _built_in(name) or _OWN.get(name)
+    plain = plain_name(name)
+    found = _built_in(plain) or _OWN.get(plain)
+    if found is None or plain == name:
+        return found
+    return replace(found, higher_is_better=False)
+
+
+_LOWER = ":lower"
+
+
+def plain_name(stored: str) -> str:
+    """The name that people see, from one in a record."""
+    return stored.removesuffix(_LOWER)
+
+
+def is_higher_better(spec: Any) -> bool:
+    """Which direction is the better one for scores with these metrics: the first of them says."""
+    while isinstance(spec, list | tuple):
+        if not spec:
+            return True
+        spec = spec[0]
+    if isinstance(spec, str):
+        return not spec.endswith(_LOWER)
+    return spec.higher_is_better if isinstance(spec, Metric) else True
 
 
 def _built_in(name: str) -> Metric | None:
@@ -234,9 +279,9 @@ def _built_in(name: str) -> Metric | None:
 def names(spec: Any) -> list[str]:
     """The names by which metrics are stored; names that are already such pass unseen."""
     if isinstance(spec, Metric):
-        return [spec.name]
+        return [spec.stored_name]
     if isinstance(spec, str):
         return [spec]
     if isinstance(spec, list | tuple):
         return [name for item in spec for name in names(item)]
-    return [found.name for found in resolve(spec)]
+    return [found.stored_name for found in resolve(spec)]

@@ -20,13 +20,27 @@ MaxConcurrency = int | Literal["auto"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A gate: `name` is a metric, an evaluator or `evaluator.metric`; its value must reach `minimum`."""
+    """A gate: `name` is a metric, an evaluator or `evaluator.metric`; its value must reach `bound`.
+
+    `name` may end with `.low` or `.high`, for an end of the interval.
+    """
 
     name: str
-    minimum: float
+    bound: float
+    from_above: bool = False
+    """Whether the value must not exceed the bound instead."""
+
+    def admits(self, value: float) -> bool:
+        if math.isclose(value, self.bound, rel_tol=1e-9):  # what sums of tenths leave behind
+            return True
+        return value < self.bound if self.from_above else value > self.bound
+
+    @property
+    def in_words(self) -> str:
+        return f"be at most {self.bound:g}" if self.from_above else f"reach {self.bound:g}"
 
     def __str__(self) -> str:
-        return f"{self.name}={self.minimum:g}"
+        return f"{self.name}{'<=' if self.from_above else '='}{self.bound:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,7 @@ class Options:
     repeat: int | None = None
     order: Literal["auto", "dataset"] | None = None
     fail_under: tuple[Threshold, ...] | None = None
+    min_samples: int | None = None
     allow_failures: Tolerance | None = None
     fresh: bool | None = None
     accept_changes: bool | None = None
@@ -133,15 +148,20 @@ def _max_concurrency(text: str) -> MaxConcurrency:
         raise ValueError("needs a whole number, 1 or more, or `auto`") from None
 
 
-def _threshold(text: str) -> Threshold:
+def read_threshold(text: str) -> Threshold:
+    """`accuracy=0.9` and `accuracy>=0.9` are gates from below, `toxic<=0.1` is one from above."""
     name, _, value = text.rpartition("=")
     try:
-        minimum = float(value)
+        bound = float(value)
     except ValueError:
-        minimum = math.nan
-    if not name.strip() or not math.isfinite(minimum):
-        raise ValueError("needs NAME=VALUE, as in accuracy=0.9 or exact_match.accuracy=0.9")
-    return Threshold(name.strip(), minimum)
+        bound = math.nan
+    from_above = name.endswith("<")
+    name = name.removesuffix("<").removesuffix(">").strip()
+    if not name or name.endswith(("<", ">")) or not math.isfinite(bound):
+        raise ValueError(
+            "needs NAME=VALUE or NAME<=VALUE, as in accuracy=0.9, accuracy.low=0.85 or toxic<=0.1"
+        )
+    return Threshold(name, bound, from_above)
 
 
 def _tolerance(text: str) -> Tolerance:
@@ -216,11 +236,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "fail_under",
         "fail-under",
-        _threshold,
-        "fail where NAME (metric, evaluator or evaluator.metric) is below VALUE; repeatable, or with commas",
+        read_threshold,
+        "fail where NAME (metric, evaluator or evaluator.metric; .low or .high for an end of its interval)"
+        " is below VALUE, or with NAME<=VALUE above it; repeatable, or with commas",
         "NAME=VALUE",
         many=True,
     ),
+    Option("min_samples", "min-samples", _whole(1), "fail where a value is of fewer than N samples", "N"),
     Option(
         "allow_failures",
         "allow-failures",
@@ -329,7 +351,10 @@ def from_mapping(values: Mapping[str, Any], *, said_by: str) -> Options:
 def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
     if option.many:
         if isinstance(value, Mapping):
-            gates = [f"{name}={number}" for name, number in value.items()]
+            gates = [
+                f"{name}{number}" if str(name).rstrip().endswith("=") else f"{name}={number}"
+                for name, number in value.items()
+            ]
             return tuple(parse_text(option, gate, said_by=said_by) for gate in gates)
         items: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
         return tuple(one for item in items for one in _several(option, item, said_by=said_by))

@@ -30,6 +30,17 @@ def variant_of(item: pytest.Item) -> str:
     return item.name[len(getattr(item, "originalname", None) or item.name) :]
 
 
+def parameters_of(item: pytest.Item) -> dict[str, str]:
+    """The parameters of the item's variant, by name; objects that have no plain text by their number."""
+    call = getattr(item, "callspec", None)
+    if call is None:
+        return {}
+    return {
+        name: str(value) if isinstance(value, str | int | float) else f"{name}{call.indices.get(name, '')}"
+        for name, value in call.params.items()
+    }
+
+
 def refuse_namesakes(items: Sequence[pytest.Item], folder: Path) -> None:
     """Two items under one key: their records could not be told apart."""
     seen: dict[str, str] = {}

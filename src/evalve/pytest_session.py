@@ -23,7 +23,7 @@ from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
-from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
+from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.secrecy import Environment
@@ -243,6 +243,7 @@ class EvalveSession:
                 arguments=fixtures,
                 options=options,
                 leading=leading,
+                parameters=parameters_of(item),
             )
         except EvalveError as error:
             raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None

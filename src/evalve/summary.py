@@ -113,7 +113,7 @@ class _Evaluator:
 
     def learn(self, spec: Any) -> None:
         for item in _flat(spec):
-            name = item if isinstance(item, str) else item.name
+            name = item if isinstance(item, str) else item.stored_name
             if name not in self.declared:
                 self._declare(name, metrics.lookup(item) if isinstance(item, str) else item)
         self.last_spec = spec

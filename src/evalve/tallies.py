@@ -28,11 +28,14 @@ class MetricValue:
     samples: int = 0
     note: str = ""
     """Why the value is missing, or that it is an earlier one."""
+    higher_is_better: bool = True
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.note:
             del plain["note"]
+        if self.higher_is_better:
+            del plain["higher_is_better"]
         return plain
 
     @classmethod
@@ -87,12 +90,15 @@ class Sums:
         self._close()
         sums = self._sums
         interval: Interval | None = None
-        if metric.kind == "proportion" and self._within_unit:
-            interval = sums.proportion_interval(binary=self._binary)
+        # ones and zeros are a proportion, whatever they are called
+        if self._binary and metric.kind in ("proportion", "mean"):
+            interval = sums.proportion_interval()
+        elif metric.kind == "proportion" and self._within_unit:
+            interval = sums.proportion_interval(binary=False)
         elif metric.kind in ("proportion", "mean"):
             interval = sums.interval()
         number = sums.total if metric.kind == "sum" and sums.count else sums.mean
-        return _value(evaluator, metric.name, number, interval, sums.count, sums.clusters)
+        return _value(evaluator, metric.stored_name, number, interval, sums.count, sums.clusters)
 
 
 def tally_for(name: str, metric: Metric | None) -> Tally:
@@ -101,7 +107,7 @@ def tally_for(name: str, metric: Metric | None) -> Tally:
         return _Unknown(name)
     if metric.kind in ("pass_at", "pass_hat"):
         return _Passes(metric)
-    return _Counted(name) if metric.kind == "count" else _Collected(metric)
+    return _Counted(metric.stored_name) if metric.kind == "count" else _Collected(metric)
 
 
 class Tally(ABC):
@@ -127,7 +133,7 @@ class _Passes(Tally):
     __slots__ = ("correct", "estimate", "k", "runs", "sums")
 
     def __init__(self, metric: Metric) -> None:
-        super().__init__(metric.name)
+        super().__init__(metric.stored_name)
         self.estimate = pass_at_k if metric.kind == "pass_at" else pass_hat_k
         self.k = metric.k
         self.correct = 0
@@ -187,9 +193,10 @@ class _Unknown(_Counted):
     __slots__ = ()
 
     def finish(self, evaluator: str, earlier: Earlier) -> MetricValue:
-        if found := earlier.get((evaluator, self.metric)):
+        name = metrics.plain_name(self.metric)
+        if found := earlier.get((evaluator, name)):
             return found
-        note = f"no metric {self.metric!r} is declared here"
+        note = f"no metric {name!r} is declared here"
         return _value(evaluator, self.metric, None, None, self.count, self.samples, note)
 
 
@@ -199,7 +206,7 @@ class _Collected(_Counted):
     __slots__ = ("compute", "values")
 
     def __init__(self, metric: Metric) -> None:
-        super().__init__(metric.name)
+        super().__init__(metric.stored_name)
         self.compute = metric.compute
         self.values: list[Any] = []
 
@@ -237,13 +244,15 @@ def _value(
     samples: int,
     note: str = "",
 ) -> MetricValue:
+    """`metric` by the name that is stored."""
     return MetricValue(
         evaluator,
-        metric,
+        metrics.plain_name(metric),
         None if value is None else float(value),
         interval.low if interval else None,
         interval.high if interval else None,
         observations,
         samples,
         note,
+        metrics.is_higher_better(metric),
     )

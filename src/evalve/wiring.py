@@ -20,7 +20,7 @@ from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
-from evalve.declare.variants import variant
+from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import Interrupted, OptionError
@@ -225,6 +225,7 @@ async def run_directly_async(
         arguments=arguments,
         options=options,
         leading=args,
+        parameters=parameters(arguments),
     )
     lock = store.lock(now.experiment, holder=" ".join(sys.argv) or "python")
     try:

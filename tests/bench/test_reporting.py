@@ -47,6 +47,28 @@ def test_the_json_tells_programs_what_was_missed() -> None:
         "took_s": 1.3,
         "error": "",
         "figures": [
-            {"what": "start", "measured": 2.5, "unit": "s", "target": 2.0, "note": "", "is_missed": True}
+            {
+                "what": "start",
+                "measured": 2.5,
+                "unit": "s",
+                "target": 2.0,
+                "note": "",
+                "at_least": False,
+                "is_missed": True,
+            }
         ],
     }
+
+
+def test_a_figure_may_have_a_least_value() -> None:
+    enough, short = (Figure("coverage", measured, "", 0.9, at_least=True) for measured in (0.95, 0.89))
+
+    assert (enough.is_missed, short.is_missed) == (False, True)
+    assert table([Report("statistics", [short], 1.0)]).splitlines()[-1].split() == [
+        "statistics",
+        "coverage",
+        "0.89",
+        "≥",
+        "0.90",
+        "MISSED",
+    ]

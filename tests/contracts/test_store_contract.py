@@ -15,6 +15,7 @@ from evalve.contracts import (
     EvaluationSpec,
     Known,
     LiveProgress,
+    Measured,
     Placed,
     RecordDraft,
     RecordQuery,
@@ -269,6 +270,20 @@ async def test_observations_keep_the_repeats_of_a_sample_together(store: Store) 
     assert [(sample, repeat) for sample, repeat, _ in seen] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
     assert [one async for some in store.scored(evaluation_id) for one in some] == seen
     assert [score.value for _, _, scores in seen for score in scores] == [True] * 4
+
+
+async def test_measures_tell_status_row_time_and_calls_of_all_records_in_dataset_order(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    commit(
+        store,
+        a_draft(evaluation_id, "b", index=1, status="failed", scores_json="[]", failure_json=BROKEN),
+        a_draft(evaluation_id, "a", index=0, calls_json='{"requests": 2}'),
+    )
+
+    assert list(store.measures(evaluation_id)) == [
+        Measured("a", 0, "done", None, 0.25, {"requests": 2}),
+        Measured("b", 0, "failed", None, 0.25, None),
+    ]
 
 
 async def test_text_that_utf8_cannot_hold_is_stored_escaped(store: Store) -> None:

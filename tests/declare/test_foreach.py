@@ -207,6 +207,25 @@ class TestRequire:
             Threshold("exact_match.accuracy", 0.8),
         )
 
+    def test_gates_may_be_written_as_text_from_above_and_on_the_interval(self) -> None:
+        @require("toxic<=0.1", accuracy__low=0.85)
+        @foreach("question,answer", DATA)
+        def eval_math(question: str, answer: str) -> bool:
+            return True
+
+        assert declared(eval_math).require == (
+            Threshold("toxic", 0.1, from_above=True),
+            Threshold("accuracy.low", 0.85),
+        )
+
+    def test_a_text_that_is_no_gate_is_refused_with_file_and_line(self) -> None:
+        with pytest.raises(DeclarationError) as caught:
+            require("toxic<0.1")
+
+        assert str(caught.value).startswith(
+            f"{__file__}:{here() - 3}: require('toxic<0.1'): a gate needs NAME=VALUE or NAME<=VALUE"
+        )
+
     @pytest.mark.parametrize("minimum", ["high", None, True, float("nan")])
     def test_a_gate_that_is_no_number_is_refused_with_file_and_line(self, minimum: Any) -> None:
         with pytest.raises(DeclarationError) as caught:

@@ -43,7 +43,7 @@ def test_run_takes_a_file_and_a_name_and_ends_as_pytest_does(project: Project) -
 
     assert (one.code, one.outcomes) == (0, {"passed": 1})
     assert (every.code, every.outcomes) == (0, {"passed": 2})
-    assert missing.code == 2
+    assert missing.code == 4
     assert missing.err == "evalve: no file 'eval_math.py'; did you mean 'eval_maths.py'?\n"
     assert option.code == 4
 

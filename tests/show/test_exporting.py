@@ -261,3 +261,25 @@ def test_parquet_has_traces_as_json(store: Store, tmp_path: Path) -> None:
 
     (row,) = parquet.read_table(tmp_path / "x.parquet").to_pylist()
     assert json.loads(row["trace"]) == TRACE
+
+
+@pytest.mark.parametrize(
+    ("response", "cell"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-2+3", "'-2+3"),
+        ("-12.5", "-12.5"),
+        ("+3%", "+3%"),
+        ("plain = text", "plain = text"),
+    ],
+)
+def test_csv_has_no_text_that_a_spreadsheet_would_run(
+    store: Store, tmp_path: Path, response: str, cell: str
+) -> None:
+    record(store, "first", done("s0", x=True, also={"response": response}))
+
+    export(store, "first", path=tmp_path / "x.csv")
+
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["response"] for row in csv.DictReader(file)] == [cell]

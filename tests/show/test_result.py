@@ -61,6 +61,14 @@ def test_it_passed_unless_there_are_problems(store: Store) -> None:
     assert not result_of(store, verdict=("accuracy is below 0.9",)).passed
 
 
+def test_a_result_has_one_of_three_outcomes(store: Store) -> None:
+    record(store, "first", done("s0", exact_match=True))
+
+    assert result_of(store).outcome == "pass"
+    assert result_of(store, verdict=("insufficient: x is of 1 samples",)).outcome == "insufficient"
+    assert result_of(store, verdict=("insufficient: x", "y is below 0.9")).outcome == "fail"
+
+
 def test_repr_is_readable(store: Store) -> None:
     record(store, "first", done("s0", exact_match=True), failed("s1"), wall_s=0.5)
 
@@ -156,3 +164,17 @@ def test_the_trace_of_a_record_is_read_when_it_is_asked_for(store: Store) -> Non
     result = result_of(store)
 
     assert [result.trace(one) for one in result] == [[event], []]
+
+
+def test_frames_hold_text_that_utf8_cannot_and_numbers_that_64_bits_cannot(store: Store) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    record(store, "first", done("s0", grade=2**70, huge=10**400, also={"response": "broken \ud800"}))
+
+    result = result_of(store)
+
+    assert list(result.to_pandas()["response"]) == ["broken \\ud800"]
+    frame = result.to_polars()
+    assert frame["response"].to_list() == ["broken \\ud800"]
+    assert frame["grade"].to_list() == [float(2**70)]
+    assert frame["huge"].to_list() == [str(10**400)]

@@ -132,5 +132,5 @@ def test_as_a_process_it_says_where_it_is_and_at_the_end_what_it_saw(number: sig
 
 
 def test_a_wrong_setting_ends_the_command_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--requests-per-minute", "-1"]) == 2
+    assert main(["--requests-per-minute", "-1"]) == 4
     assert "limits.requests_per_minute is -1.0" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.declare.lenders import lenders_among, settings_of
 from evalve.errors import DeclarationError
-from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
+from evalve.options import Options, Threshold, from_mapping, option_for, read_threshold, suggestion
 
 Runner = Callable[["Evaluation", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -78,6 +78,7 @@ class Evaluation:
         arguments: Mapping[str, Any],
         options: Options,
         leading: tuple[Any, ...] = (),
+        parameters: Mapping[str, str] | None = None,
     ) -> Runnable:
         """Everything the runner needs, with the fixtures bound."""
         lenders = lenders_among(self.function, self.columns, arguments)
@@ -106,6 +107,7 @@ class Evaluation:
             arguments=arguments,
             leading=leading,
             path=None if self.path is None else str(self.path),
+            variant=parameters or {},
         )
 
 
@@ -207,12 +209,16 @@ class ForEach:
         return _callable(evaluation, signature)
 
 
-def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def require(*gates: str, **minimums: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gates of an evaluation: `@evalve.require(accuracy=0.9)`, above or below `@foreach`.
 
-    A double underscore stands for the dot: `exact_match__accuracy=0.9`.
+    A double underscore stands for the dot: `exact_match__accuracy=0.9`, `accuracy__low=0.85` for the low
+    end of the interval. As text, a gate may be one from above: `@evalve.require("toxic<=0.1")`.
     """
-    thresholds = tuple(_gate(name, minimum) for name, minimum in minimums.items())
+    thresholds = (
+        *(_written(gate) for gate in gates),
+        *(_gate(name, minimum) for name, minimum in minimums.items()),
+    )
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         evaluation: Evaluation | None = getattr(function, MARK, None)
@@ -224,6 +230,13 @@ def require(**minimums: float) -> Callable[[Callable[..., Any]], Callable[..., A
         return function
 
     return decorate
+
+
+def _written(gate: Any) -> Threshold:
+    try:
+        return read_threshold(str(gate))
+    except ValueError as error:
+        raise DeclarationError(f"{caller()}: require({gate!r}): a gate {error}") from None
 
 
 def _gate(name: str, minimum: Any) -> Threshold:

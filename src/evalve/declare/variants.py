@@ -15,9 +15,14 @@ _DEEPEST = 20
 
 def variant(arguments: Mapping[str, Any]) -> str:
     """`[model=gpt, settings={"temperature":0.5}]`; objects that are not made of plain values do not count."""
-    texts = {name: _text(value) for name, value in sorted(arguments.items()) if not is_lender(value)}
-    said = [f"{name}={text}" for name, text in texts.items() if text is not None]
+    said = [f"{name}={text}" for name, text in parameters(arguments).items()]
     return f"[{', '.join(said)}]" if said else ""
+
+
+def parameters(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments that count, by name, in words."""
+    texts = {name: _text(value) for name, value in sorted(arguments.items()) if not is_lender(value)}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _text(value: Any) -> str | None:

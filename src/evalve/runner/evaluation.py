@@ -143,7 +143,8 @@ class _Journey:
             started_at=utc_text(time.time()),
             ended_at=None,
             status="running",
-            options=options.said(asked),
+            options=options.said(asked)
+            | ({"variant": dict(evaluation.variant)} if evaluation.variant else {}),
             versions=usage.versions(),
             git_commit=git_commit,
             fingerprint={},

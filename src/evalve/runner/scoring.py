@@ -173,7 +173,7 @@ class ScoreWriter:
         held = self._names.get(id(spec))
         if held is not None and held[0] is spec:
             return held[1]
-        names = [metric.name for metric in resolve(spec)]
+        names = [metric.stored_name for metric in resolve(spec)]
         if len(self._names) < 1000:
             self._names[id(spec)] = (spec, names)  # holding the object keeps its id its own
         return names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from evalve.contracts import EvaluationInfo, Runnable
+from evalve.contracts import INSUFFICIENT, EvaluationInfo, Runnable
 from evalve.options import Threshold, Tolerance
 from evalve.records import classes_in_words
 from evalve.summary import find
@@ -25,27 +25,82 @@ def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: R
         whose = f" ({classes})" if classes else ""
         found.append(f"{info.failed} of {ran} samples failed{whose}{allowed}")
     # the command line's gate of a name stands in for the decorator's
-    asked_names = {threshold.name for threshold in asked.fail_under or ()}
-    declared = [threshold for threshold in evaluation.require if threshold.name not in asked_names]
-    for threshold in (*(asked.fail_under or ()), *declared):
+    given = {(threshold.name, threshold.from_above) for threshold in asked.fail_under or ()}
+    declared = [one for one in evaluation.require if (one.name, one.from_above) not in given]
+    gates = (*(asked.fail_under or ()), *declared)
+    for threshold in gates:
         found.extend(_misses(threshold, metrics))
+    found.extend(_too_few(asked.min_samples, metrics, gates))
     return found
 
 
-def _misses(threshold: Threshold, metrics: Sequence[MetricValue]) -> list[str]:
-    values = find(metrics, threshold.name)
+def _misses(threshold: Threshold, metrics: Sequence[MetricValue]) -> Iterator[str]:
+    values, bound = _meant(threshold, metrics)
     if not values:
         known = ", ".join(dict.fromkeys(f"{v.evaluator}.{v.metric}" for v in metrics))
         instead = f"there is only {known}" if known else "nothing was scored"
-        return [f"{threshold.name} is required to reach {threshold.minimum:g}, but {instead}"]
-    return [
-        f"{value.evaluator}.{value.metric} is {_shown(value)}, below the required {threshold.minimum:g}"
-        for value in values
-        if value.value is None or value.value < threshold.minimum
-    ]
+        yield f"{threshold.name} is required to {threshold.in_words}, but {instead}"
+    for value in values:
+        text = _missed(threshold, value, bound)
+        if text is not None:
+            yield text
 
 
-def _shown(value: MetricValue) -> str:
-    if value.value is not None:
-        return f"{value.value:.4g}"
-    return f"undefined ({value.note})" if value.note else "undefined"
+def _meant(threshold: Threshold, metrics: Sequence[MetricValue]) -> tuple[list[MetricValue], str | None]:
+    """The values that the gate's name means, and which end of their interval, if it names one."""
+    values = find(metrics, threshold.name)
+    name, _, bound = threshold.name.rpartition(".")
+    if values or bound not in ("low", "high"):
+        return values, None
+    return find(metrics, name), bound
+
+
+def _missed(threshold: Threshold, value: MetricValue, bound: str | None) -> str | None:
+    """Why the value does not pass the gate, or `None`; a bound that is missed by a value that is not is
+    a matter of too few samples."""
+    name = f"{value.evaluator}.{value.metric}"
+    if value.value is None:
+        undefined = f"undefined ({value.note})" if value.note else "undefined"
+        return f"{INSUFFICIENT}{name} is {undefined}, and required to {threshold.in_words}"
+    if not value.higher_is_better and not threshold.from_above:
+        return (
+            f"less of {name} is better, so that {threshold} says nothing: "
+            f"write {threshold.name}<={threshold.bound:g}"
+        )
+    if not threshold.admits(value.value):
+        return f"{name} is {_told_apart(value.value, threshold)}"
+    if bound is None:
+        return None
+    end = value.low if bound == "low" else value.high
+    if end is None:
+        return (
+            f"{INSUFFICIENT}{name} has no interval, and its {bound} end is required to {threshold.in_words}"
+        )
+    if threshold.admits(end):
+        return None
+    return (
+        f"{INSUFFICIENT}{name} is {value.value:.4g}, but the {bound} end of its interval is "
+        f"{_told_apart(end, threshold)} ({value.samples} samples)"
+    )
+
+
+def _told_apart(number: float, threshold: Threshold) -> str:
+    """`0.94996, below the required 0.95`: with as many digits as tell the two apart."""
+    digits = next((digits for digits in range(4, 17) if float(f"{number:.{digits}g}") != threshold.bound), 17)
+    side = "above the allowed" if threshold.from_above else "below the required"
+    return f"{number:.{digits}g}, {side} {threshold.bound:g}"
+
+
+def _too_few(least: int | None, metrics: Sequence[MetricValue], gates: Sequence[Threshold]) -> Iterator[str]:
+    """The values of fewer samples than asked for: those with gates, or all where there is none."""
+    if not least:
+        return
+    gated = [value for threshold in gates for value in _meant(threshold, metrics)[0]]
+    firsts = list({value.evaluator: value for value in reversed(metrics)}.values())[::-1]
+    values = gated or firsts
+    if not values:
+        yield f"{INSUFFICIENT}nothing was scored, and {least} samples are required"
+    for value in dict.fromkeys(values):
+        if value.samples < least:
+            name = f"{value.evaluator}.{value.metric}"
+            yield f"{INSUFFICIENT}{name} is of {value.samples} samples, and {least} are required"

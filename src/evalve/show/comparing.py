@@ -1,22 +1,19 @@
-"""`compare`: two experiments on the samples that they share, as text and as JSON."""
+"""`compare`: two experiments, or the variants inside one, on the samples that they share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from evalve.comparison import Comparison, compare, sample_values
-from evalve.contracts import EvaluationInfo, Store
+from evalve.comparison import Comparison, compare_each, judged, scored
+from evalve.contracts import EvaluationInfo, Measured, Store
 from evalve.errors import NotFound
-from evalve.records import classes_in_words
-from evalve.show import figures
-from evalve.show.finding import Labelled, evaluations_of, experiment_named
-from evalve.show.overview import time_line
-from evalve.show.tables import Column, table, visible
+from evalve.show.finding import evaluations_of, experiment_named
+from evalve.show.pairing import Pair, pair_across, pair_up
 
-SIGNIFICANT = 0.05
+USAGE = ("time_s", "tokens", "cost_usd")
+"""What samples take, beside their scores: the less the better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,21 @@ class ComparedEvaluation:
     label: str
     a: EvaluationInfo
     b: EvaluationInfo
-    evaluators: Sequence[Comparison]
+    scores: Sequence[Comparison] = ()
+    """The evaluators, then the failures, where there are any."""
+    usage: Sequence[Comparison] = ()
+    changed_rows: Sequence[str] = ()
+    """Samples whose rows have another content in B: left out."""
+    changed_code: Sequence[str] = ()
+    """Parts of the evaluation that are others in B."""
+    is_left_out: bool = False
+    """Whether nothing is compared, because the code differs."""
+    cached: int = 0
+    """Samples that the cache answered in either: their time and cost say nothing."""
+
+    @property
+    def evaluators(self) -> list[Comparison]:
+        return [one for one in self.scores if one.kind == "score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,199 +56,204 @@ class ComparedExperiments:
         return [
             (evaluation.label, one.evaluator)
             for evaluation in self.evaluations
-            for one in evaluation.evaluators
-            if is_regression(one)
+            for one in evaluation.scores
+            if one.is_regression
         ]
 
-
-def is_regression(one: Comparison) -> bool:
-    """Lower in B, with a p below 0.05 among all evaluators of the evaluation. Failures are not wrong."""
-    lower = one.difference is not None and one.difference < 0
-    return lower and one.p_adjusted is not None and one.p_adjusted < SIGNIFICANT
+    @property
+    def has_pairs(self) -> bool:
+        return any(one.n_paired for evaluation in self.evaluations for one in evaluation.scores)
 
 
 def compare_experiments(
-    store: Store, a: str, b: str, *, evaluation: str | None = None
+    store: Store,
+    a: str,
+    b: str,
+    *,
+    evaluation: str | None = None,
+    accept_changes: bool = False,
+    usage_counts: bool = False,
 ) -> ComparedExperiments:
-    """Pairs evaluations by key, else by name; an error where no sample was scored in both."""
+    """Everything that both have, judged together; `usage_counts` says that time and cost are judged too."""
     name_a, name_b = experiment_named(store, a).name, experiment_named(store, b).name
     of_a, of_b = evaluations_of(store, name_a, evaluation), evaluations_of(store, name_b, evaluation)
-    pairs = paired_evaluations(of_a, of_b)
-    compared = [
-        ComparedEvaluation(
-            one.label,
-            one.info,
-            other.info,
-            compare(
-                sample_values(store.observations(one.info.id)),
-                sample_values(store.observations(other.info.id)),
-            ),
-        )
-        for one, other in pairs
-    ]
-    if not any(each.n_paired for evaluated in compared for each in evaluated.evaluators):
-        raise NotFound(_nothing_shared(name_a, name_b, of_a, of_b, pairs))
-    in_pairs = {each.info.id for pair in pairs for each in pair}
-    return ComparedExperiments(
+    pairs = pair_up(of_a, of_b, partial(_parameters, store))
+    in_pairs = {each.info.id for pair in pairs for each in (pair.a, pair.b)}
+    compared = ComparedExperiments(
         name_a,
         name_b,
-        compared,
+        [_compared(store, pair, accept_changes=accept_changes) for pair in pairs],
         only_in_a=[one.label for one in of_a if one.info.id not in in_pairs],
         only_in_b=[one.label for one in of_b if one.info.id not in in_pairs],
     )
+    return _judged([compared], usage_counts=usage_counts)[0]
 
 
-def paired_evaluations(of_a: Sequence[Labelled], of_b: Sequence[Labelled]) -> list[tuple[Labelled, Labelled]]:
-    """The same file, function and variant; where a file was moved, the same name if only one has it."""
-    by_key = {one.info.spec.key: one for one in of_b}
-    same_key = {one.info.spec.key for one in of_a} & by_key.keys()
-    pairs = []
-    for one in of_a:
-        if one.info.spec.key in same_key:
-            pairs.append((one, by_key[one.info.spec.key]))
-            continue
-        name = one.info.spec.name
-        moved = [two for two in of_b if two.info.spec.name == name and two.info.spec.key not in same_key]
-        rivals = [two for two in of_a if two.info.spec.name == name and two.info.spec.key not in same_key]
-        if len(moved) == len(rivals) == 1:
-            pairs.append((one, moved[0]))
-    return pairs
+def compare_across(
+    store: Store,
+    experiment: str,
+    name: str,
+    *,
+    evaluation: str | None = None,
+    accept_changes: bool = False,
+    usage_counts: bool = False,
+) -> list[ComparedExperiments]:
+    """The variants by one parameter inside an experiment: the first value beside each of the others."""
+    found = experiment_named(store, experiment).name
+    sides = pair_across(evaluations_of(store, found, evaluation), name, partial(_parameters, store))
+    compared = [
+        ComparedExperiments(
+            f"{found}, {name}={side.value_a}",
+            f"{found}, {name}={side.value_b}",
+            [_compared(store, pair, accept_changes=accept_changes) for pair in side.pairs],
+            only_in_a=side.unpaired_a,
+            only_in_b=side.unpaired_b,
+        )
+        for side in sides
+    ]
+    return _judged(compared, usage_counts=usage_counts)
 
 
-def _nothing_shared(
-    a: str,
-    b: str,
-    of_a: Sequence[Labelled],
-    of_b: Sequence[Labelled],
-    pairs: Sequence[tuple[Labelled, Labelled]],
-) -> str:
-    if pairs:
-        return f"nothing to compare: no sample was scored in both {a!r} and {b!r}"
-    return (
-        f"nothing to compare: {a!r} has {', '.join(one.label for one in of_a) or 'no evaluation'}, "
-        f"{b!r} has {', '.join(one.label for one in of_b) or 'no evaluation'}"
+def expect_pairs(compared: Sequence[ComparedExperiments]) -> None:
+    """An error where no sample was scored on both sides, that says what each has."""
+    if any(one.has_pairs or one.evaluations for one in compared):
+        if any(one.has_pairs or any(each.is_left_out for each in one.evaluations) for one in compared):
+            return
+        one = compared[0]
+        raise NotFound(f"nothing to compare: no sample was scored in both {one.a!r} and {one.b!r}")
+    one = compared[0]
+    raise NotFound(
+        f"nothing to compare: {one.a!r} has {', '.join(one.only_in_a) or 'no evaluation'}, "
+        f"{one.b!r} has {', '.join(one.only_in_b) or 'no evaluation'}"
     )
 
 
-def comparison_text(
-    compared: ComparedExperiments, *, limit: int | None, width: int | None = None
-) -> Iterator[str]:
-    yield f"A  {visible(compared.a)}"
-    yield f"B  {visible(compared.b)}"
-    for evaluation in compared.evaluations:
-        yield ""
-        yield from _evaluation_text(evaluation, limit=limit, width=width)
-    for letter, labels in (("A", compared.only_in_a), ("B", compared.only_in_b)):
-        if labels:
-            yield ""
-            yield visible(f"only in {letter}: {', '.join(labels)}")
+def _parameters(store: Store, info: EvaluationInfo) -> Mapping[str, str]:
+    runs = store.runs(info.id)
+    variant = runs[-1].options.get("variant") if runs else None
+    return variant if isinstance(variant, Mapping) else {}
 
 
-def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int | None) -> Iterator[str]:
-    yield visible(one.label)
-    yield from _differences_table(one.evaluators, width)
-    for each in one.evaluators:
-        yield ""
-        yield from _changes_text(each, limit=limit)
-    yield ""
-    for letter, info in (("A", one.a), ("B", one.b)):
-        failed = f"{info.failed} of {figures.plural(info.done + info.failed, 'sample')} failed"
-        classes = f" ({classes_in_words(info.failures)})" if info.failed and info.failures else ""
-        skipped = f", {info.skipped} skipped" if info.skipped else ""
-        yield f"  {letter}: {failed}{classes}{skipped}; {time_line(info)}"
+# -- one evaluation ------------------------------------------------------------------------------------
 
 
-def _differences_table(evaluators: Sequence[Comparison], width: int | None) -> list[str]:
-    columns = [
-        Column("evaluator"),
-        Column("A", align="right"),
-        Column("B", align="right"),
-        Column("B - A [95% interval]"),
-        Column("p", align="right"),
-        *([Column("Holm p", align="right")] if len(evaluators) > 1 else []),
-        Column("test"),
-        Column("pairs", align="right"),
-    ]
-    rows = [
-        [
-            one.evaluator,
-            figures.value(one.mean_a),
-            figures.value(one.mean_b),
-            _difference(one),
-            _chance(one.p_value),
-            *([_chance(one.p_adjusted)] if len(evaluators) > 1 else []),
-            one.test or "–",
-            str(one.n_paired),
-        ]
-        for one in evaluators
-    ]
-    return table(columns, rows, width=width, indent="  ")
-
-
-def _difference(one: Comparison) -> str:
-    ends = figures.interval(one.interval.low, one.interval.high) if one.interval else ""
-    return f"{figures.signed(one.difference)} {ends}".rstrip()
-
-
-def _chance(p_value: float | None) -> str:
-    if p_value is None:
-        return "–"
-    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
-
-
-def _changes_text(one: Comparison, *, limit: int | None) -> Iterator[str]:
-    alone = "".join(
-        f", {count} scored only in {letter}"
-        for letter, count in (("A", one.only_in_a), ("B", one.only_in_b))
-        if count
-    )
-    better, worse = ("higher", "lower") if one.is_of_numbers else ("fixed", "broken")
-    yield visible(f"  {one.evaluator}: {len(one.fixed)} {better}, {len(one.broken)} {worse}{alone}")
-    for word, sample_ids in ((better, one.fixed), (worse, one.broken)):
-        if sample_ids:
-            yield f"    {word:6}  {_some(sample_ids, limit)}"
-    if is_regression(one):
-        yield "    B is worse than A, and chance does not explain it"
-    if one.minimum_detectable_effect is not None:
-        smallest = figures.value(one.minimum_detectable_effect)
-        yield f"    differences smaller than {smallest} would likely be missed with so many pairs"
-
-
-def _some(sample_ids: Sequence[str], limit: int | None) -> str:
-    shown = [visible(sample_id) for sample_id in sample_ids[:limit]]
-    left_out = len(sample_ids) - len(shown)
-    return ", ".join([*shown, *([f"… and {left_out} more (--full)"] if left_out else [])])
-
-
-def comparison_json(compared: ComparedExperiments) -> str:
-    plain: dict[str, Any] = {
-        "a": compared.a,
-        "b": compared.b,
-        "evaluations": [
-            {
-                "evaluation": one.label,
-                "a": _side(one.a),
-                "b": _side(one.b),
-                "evaluators": [
-                    {**asdict(each), "regression": is_regression(each)} for each in one.evaluators
-                ],
-            }
-            for one in compared.evaluations
+def _compared(store: Store, pair: Pair, *, accept_changes: bool) -> ComparedEvaluation:
+    a, b = pair.a.info, pair.b.info
+    changed_code = _changed_code(a, b)
+    if changed_code and not accept_changes:
+        return ComparedEvaluation(pair.label, a, b, changed_code=changed_code, is_left_out=True)
+    measures_a, measures_b = list(store.measures(a.id)), list(store.measures(b.id))
+    changed = _changed_rows(measures_a, measures_b)
+    scores_a, scores_b = scored(store.observations(a.id)), scored(store.observations(b.id))
+    compared = partial(compare_each, changed=frozenset(changed))
+    cached = {one.sample_id for one in (*measures_a, *measures_b) if (one.calls or {}).get("cached")}
+    return ComparedEvaluation(
+        pair.label,
+        a,
+        b,
+        scores=[
+            *compared(
+                scores_a.values,
+                scores_b.values,
+                lower_is_better=scores_a.lower_is_better | scores_b.lower_is_better,
+            ),
+            *_compared_failures(measures_a, measures_b, compared),
         ],
-        "only_in_a": list(compared.only_in_a),
-        "only_in_b": list(compared.only_in_b),
-    }
-    return json.dumps(plain, indent=2)
+        usage=compared(
+            _usage(measures_a, without=cached),
+            _usage(measures_b, without=cached),
+            kind="usage",
+            lower_is_better=USAGE,
+        ),
+        changed_rows=changed,
+        changed_code=changed_code,
+        cached=len(cached),
+    )
 
 
-def _side(info: EvaluationInfo) -> dict[str, Any]:
-    return {
-        "key": info.spec.key,
-        "done": info.done,
-        "failed": info.failed,
-        "failures": dict(info.failures),
-        "skipped": info.skipped,
-        "total": info.total,
-        "wall_s": info.wall_s,
-        "working_s": info.working_s,
-    }
+def _changed_code(a: EvaluationInfo, b: EvaluationInfo) -> list[str]:
+    """Parts of the fingerprint that differ; between two variants, what they are given may."""
+    old, new = a.spec.fingerprint, b.spec.fingerprint
+    if not old or not new or old.get("method") != new.get("method"):
+        return []  # made in another way: they cannot be compared
+    differing = sorted(part for part in {*old, *new} if old.get(part) != new.get(part))
+    if a.spec.key == b.spec.key:
+        return differing
+    return [part for part in differing if not part.startswith(("captured ", "lender "))]
+
+
+def _changed_rows(a: Iterable[Measured], b: Iterable[Measured]) -> list[str]:
+    of_a = {one.sample_id: one.row_hash for one in a}
+    of_b = {one.sample_id: one.row_hash for one in b}
+    return [
+        sample_id
+        for sample_id, row_hash in of_a.items()
+        if row_hash is not None and of_b.get(sample_id) not in (None, row_hash)
+    ]
+
+
+def _compared_failures(
+    a: Sequence[Measured], b: Sequence[Measured], compared: Callable[..., list[Comparison]]
+) -> list[Comparison]:
+    """Whether samples break more often in B; nothing where the same ones broke, for then nothing changed."""
+    found = compared(_failed(a), _failed(b), kind="failures", lower_is_better=("failures",))
+    return [one for one in found if one.fixed or one.broken]
+
+
+def _failed(measures: Iterable[Measured]) -> dict[str, dict[str, list[float]]]:
+    values: dict[str, dict[str, list[float]]] = {}
+    for one in measures:
+        if one.status != "skipped":
+            of_sample = values.setdefault(one.sample_id, {"failures": []})
+            of_sample["failures"].append(float(one.status == "failed"))
+    return values
+
+
+def _usage(measures: Iterable[Measured], *, without: set[str]) -> dict[str, dict[str, list[float]]]:
+    """Of samples that ended well: another failure takes another time."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for one in measures:
+        if one.status != "done" or one.sample_id in without:
+            continue
+        of_sample = values.setdefault(one.sample_id, {})
+        for name, amount in _taken(one):
+            of_sample.setdefault(name, []).append(amount)
+    return values
+
+
+def _taken(one: Measured) -> Iterable[tuple[str, float]]:
+    yield "time_s", one.working_s
+    if one.calls:
+        yield "tokens", float(sum(amount for name, amount in one.calls.items() if name.endswith("_tokens")))
+        if not one.calls.get("unpriced"):
+            yield "cost_usd", float(one.calls.get("cost_usd", 0.0))
+
+
+# -- all of them together --------------------------------------------------------------------------------
+
+
+def _judged(compared: Sequence[ComparedExperiments], *, usage_counts: bool) -> list[ComparedExperiments]:
+    """Holm's p over everything that is judged: all scores and failures; usage too, or by itself."""
+    evaluations = [one for each in compared for one in each.evaluations]
+    scores = [one for each in evaluations for one in each.scores]
+    usage = [one for each in evaluations for one in each.usage]
+    if usage_counts:
+        together = judged([*scores, *usage])
+        scores, usage = together[: len(scores)], together[len(scores) :]
+    else:
+        scores, usage = judged(scores), judged(usage)
+    next_scores, next_usage = iter(scores), iter(usage)
+    return [
+        replace(
+            each,
+            evaluations=[
+                replace(
+                    one,
+                    scores=[next(next_scores) for _ in one.scores],
+                    usage=[next(next_usage) for _ in one.usage],
+                )
+                for one in each.evaluations
+            ],
+        )
+        for each in compared
+    ]

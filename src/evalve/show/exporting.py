@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -206,7 +207,7 @@ def _write_csv(rows: Rows, file: IO[bytes]) -> int:
     text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
     score_names = rows.score_names()
     writer = csv.writer(text)
-    writer.writerow([*rows.keys, *score_columns(score_names, rows.keys)])
+    writer.writerow([*rows.keys, *map(_no_formula, score_columns(score_names, rows.keys))])
     count = 0
     for row in rows:
         flat = flat_scores(row["scores"], score_names)
@@ -233,8 +234,18 @@ def flat_scores(scores: Sequence[Row], score_names: Sequence[str]) -> list[Any]:
 
 def _csv_cell(content: Any) -> str:
     if content is None or isinstance(content, str):
-        return content or ""
+        return _no_formula(content or "")
     return to_json(content)
+
+
+def _no_formula(text: str) -> str:
+    """The text with an apostrophe ahead where a spreadsheet would run it: a response may be `=cmd|…`."""
+    if text.startswith(_BEGINS_FORMULA) and not re.fullmatch(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?", text, re.I):
+        return "'" + text
+    return text
+
+
+_BEGINS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _write_parquet(rows: Rows, file: IO[bytes]) -> int:

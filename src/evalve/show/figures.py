@@ -19,13 +19,24 @@ def value(number: float | int | None) -> str:
     size = abs(number)
     if 0 < size < 0.001 or size >= 1e7:
         return f"{number:.3g}"
-    return f"{number:.{3 if size < 10 else 2 if size < 100 else 1}f}"
+    return _not_whole(number, 3 if size < 10 else 2 if size < 100 else 1)
+
+
+def _not_whole(number: float, decimals: int) -> str:
+    """With more decimals where what is not quite 1 would read as 1, as 0.9996 of all samples are not all."""
+    text = f"{number:.{decimals}f}"
+    while abs(number) != 1 and abs(float(text)) == 1 and decimals < 7:
+        decimals += 1
+        text = f"{number:.{decimals}f}"
+    return text
 
 
 def interval(low: float | None, high: float | None) -> str:
     """`[0.53, 0.98]`, with more decimals where the ends would look the same, or nothing."""
     if low is None or high is None:
         return ""
+    if 0 < max(abs(low), abs(high)) < 0.001:
+        return f"[{low:.3g}, {high:.3g}]"
     decimals = 2 if max(abs(low), abs(high)) < 100 else 1
     while decimals < 4 and low != high and f"{low:.{decimals}f}" == f"{high:.{decimals}f}":
         decimals += 1

@@ -42,6 +42,8 @@ def evaluations_of(store: Store, experiment: str, wanted: str | None = None) -> 
     if wanted is None:
         return all_of_them
     found = [one for one in all_of_them if wanted in (one.label, one.info.spec.name, one.info.spec.key)]
+    if not found:  # a function stands for all of its variants
+        found = [one for one in all_of_them if wanted == one.info.spec.name.partition("[")[0]]
     if not found:
         known = [one.label for one in all_of_them]
         hint = suggestion(wanted, known) or f"; it has: {', '.join(known)}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
-from evalve.contracts import EvaluationInfo, Store
+from evalve.contracts import INSUFFICIENT, EvaluationInfo, Store
 from evalve.errors import OptionError
 from evalve.records import Record
 from evalve.show.experiment import overview_text
@@ -72,6 +72,13 @@ class EvaluationResult:
         return not self.problems
 
     @property
+    def outcome(self) -> Literal["pass", "fail", "insufficient"]:
+        """`insufficient` where nothing is missed, and there is too little to say that it is reached."""
+        if self.passed:
+            return "pass"
+        return "insufficient" if all(one.startswith(INSUFFICIENT) for one in self.problems) else "fail"
+
+    @property
     def summary(self) -> dict[str, dict[str, float | None]]:
         """`summary["exact_match"]["accuracy"]`."""
         return as_table(self.metrics)
@@ -126,7 +133,9 @@ class EvaluationResult:
             import pandas
         except ImportError:
             raise OptionError("to_pandas() needs pandas: `pip install pandas`") from None
-        return pandas.DataFrame(self._columns())
+        return pandas.DataFrame(
+            {name: [_encodable(cell) for cell in cells] for name, cells in self._columns().items()}
+        )
 
     def to_polars(self) -> Any:
         """A polars DataFrame of the same; what is neither text, number nor truth value is JSON text."""
@@ -155,8 +164,23 @@ def _failure_text(failure: Mapping[str, str] | None) -> str | None:
 def _uniform(column: list[Any]) -> list[Any]:
     """A column that polars can give one type: all truth values, all numbers, or all text."""
     kinds = {type(cell) for cell in column if cell is not None}
-    if kinds <= {bool} or kinds <= {int} or kinds <= {str}:
+    if kinds <= {bool} or (kinds <= {int} and all(cell is None or abs(cell) < 2**63 for cell in column)):
         return column
-    if kinds <= {bool, int, float}:
+    if kinds <= {bool, int, float} and all(cell is None or _fits_float(cell) for cell in column):
         return [None if cell is None else float(cell) for cell in column]
-    return [None if cell is None else text_of(cell) for cell in column]
+    return [None if cell is None else _encodable(text_of(cell)) for cell in column]
+
+
+def _fits_float(number: float) -> bool:
+    try:
+        float(number)
+    except OverflowError:
+        return False
+    return True
+
+
+def _encodable(cell: Any) -> Any:
+    """Text with lone surrogates, which a model may send and Arrow cannot hold, written out."""
+    if not isinstance(cell, str) or cell.isascii():
+        return cell
+    return cell.encode("utf-8", "backslashreplace").decode()

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None, *, ready: Callable[[str], None] = la
         asyncio.run(_serve(behaviour, port=said.port, ready=ready))
     except OptionError as error:
         sys.stderr.write(f"evalve simulate: {error}\n")
-        return 2
+        return 4  # pytest's code of wrong usage, as everywhere
     return 0
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, Known
+from evalve.contracts import EvaluationInfo, Known, Measured
 from evalve.jsontext import from_json
 from evalve.records import Failure, Record, Score, Status, Try
 from evalve.storage.inserts import cleaned
@@ -96,6 +96,17 @@ def read_observations(
                     memo.clear()
                 memo[text] = scores
         yield sample_id, repeat, scores.copy()
+
+
+def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[Measured]:
+    rows = connection.execute(
+        "SELECT sample_id, repeat, status, row_hash, working_s, calls FROM records"
+        " WHERE id BETWEEN ? AND ? AND idx >= 0 ORDER BY idx, sample_id, repeat",
+        record_range(evaluation_id),
+    )
+    for sample_id, repeat, status, row_hash, working_s, calls in rows:
+        made = None if calls is None else from_json(calls)
+        yield Measured(sample_id, repeat, status, row_hash, working_s, made)
 
 
 def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:

@@ -19,6 +19,7 @@ from evalve.contracts import (
     ExperimentInfo,
     Known,
     LiveProgress,
+    Measured,
     Observation,
     Page,
     Placed,
@@ -41,6 +42,7 @@ from evalve.storage.rows import (
     find_record,
     read_durations,
     read_known,
+    read_measures,
     read_observations,
     read_record,
     read_records,
@@ -236,6 +238,10 @@ class SqliteStore:
         """How long each sample worked when last done by the evaluation of this key, in any experiment."""
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_durations(connection, key, sample_ids, self._known_keys)
+
+    def measures(self, evaluation_id: int) -> Iterator[Measured]:
+        """Status, row, time and calls of all records in dataset order."""
+        return self._database.iterate(lambda connection: read_measures(connection, evaluation_id))
 
     def record(self, record_id: int) -> Record:
         with self._database.reading() as connection, snapshot(connection):
