@@ -424,7 +424,7 @@ def test_a_sample_that_is_not_there_is_an_error(records: Path, capsys: pytest.Ca
 def test_options_that_do_not_go_together_are_refused(
     arguments: list[str], told: str, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert main(arguments) == 4
     assert told in capsys.readouterr().err
 
 
