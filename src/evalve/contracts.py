@@ -510,7 +510,10 @@ class SampleContext:
             self.surroundings.stop_run(reason)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
-        """Call back, on any thread, once the sample's record is committed; at once where none will be."""
+        """Call back, on any thread, once the sample's record is committed.
+
+        At once where a cancelled sample will have none; never where the store could not commit it.
+        """
         if self.surroundings is None:
             callback()
         else:
