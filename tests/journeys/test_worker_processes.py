@@ -184,6 +184,16 @@ def test_async_evaluations_stay_on_the_loop_which_is_told_once(project: Project)
     assert ended.err.count("async evaluations run on the event loop of this process") == 1
 
 
+def test_workers_that_no_engine_starts_are_told_of(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    project.write("eval_one.py", WITH_FIXTURE)
+
+    ended = project.pytest("--workers", "2")
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert ended.err.count("--workers is how many processes --engine processes starts") == 1
+
+
 def test_an_argument_that_cannot_cross_is_named_and_nothing_runs(project: Project) -> None:
     project.write(
         "eval_client.py",
