@@ -164,6 +164,26 @@ def starts_a_program_and_hangs(folder: str) -> None:
         time.sleep(600)
 
 
+def waits_for_a_file(path: str) -> bool:
+    async def wait() -> bool:
+        return await context().held(asyncio.to_thread(works_until_a_file, path), "file")
+
+    return asyncio.run(wait())
+
+
+def works_until_a_file(path: str) -> bool:
+    Path(path).with_suffix(".begun").touch()
+    while not Path(path).exists():
+        time.sleep(0.005)
+    return True
+
+
+def computes(cpu_s: float) -> bool:
+    while time.process_time() < cpu_s:
+        pass
+    return True
+
+
 def returns_a_lock() -> Any:
     return threading.Lock()
 

@@ -31,8 +31,11 @@ from evalve.errors import (
     WorkerDied,
 )
 from evalve.options import Options
+from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from evalve.traces import Trace
+from running import Notes, runnable, statuses
+from running import running as running_whole
 
 
 def sample(**more: Any) -> SampleContext:
@@ -150,6 +153,74 @@ class TestWaitingForAWorker:
         assert isinstance(ended[0], int)
         assert isinstance(ended[1], InfrastructureError)
         assert "no worker process could be started: [Errno 2] No such file" in str(ended[1])
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop on which time can be skipped, while other processes live in real time."""
+
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+
+class TestTimeouts:
+    def test_a_deadline_stands_still_while_the_sample_waits_in_its_process(self, tmp_path: Path) -> None:
+        file = tmp_path / "awaited"
+
+        async def skip_an_hour(notes: Notes) -> None:
+            await asyncio.to_thread(until, lambda: notes.tallies and notes.tallies[0].waiting.get("file"))
+            _skip(3600.0)
+            await asyncio.sleep(0.005)  # whatever is due then is done before the wait ends
+            file.touch()
+
+        assert self.ended(subjects.waits_for_a_file, file, skip_an_hour) == [("a", "done")]
+
+    def test_it_ends_a_sample_that_works(self, tmp_path: Path) -> None:
+        file = tmp_path / "awaited"
+
+        async def skip_an_hour(notes: Notes) -> None:
+            await asyncio.to_thread(until, file.with_suffix(".begun").exists)
+            _skip(3600.0)
+
+        assert self.ended(subjects.works_until_a_file, file, skip_an_hour) == [("a", "failed")]
+
+    def ended(
+        self, function: Callable[[str], bool], file: Path, meanwhile: Callable[[Notes], Awaitable[None]]
+    ) -> list[tuple[str, str]]:
+        store, notes = open_store("memory://"), Notes()
+        data = [{"id": "a", "path": str(file)}]
+        timed = runnable(function, data, engine="processes", workers=1, timeout_s=60.0)
+
+        async def both() -> None:
+            run = asyncio.ensure_future(running_whole(timed, store, notes))
+            await meanwhile(notes)
+            await run
+
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(both())
+        return statuses(store)
+
+
+def until(is_so: Callable[[], Any]) -> None:
+    while not is_so():
+        time.sleep(0.005)
+
+
+def _skip(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skipped_s += seconds
+
+
+async def test_the_cpu_time_of_workers_is_that_of_the_run() -> None:
+    store = open_store("memory://")
+    outcome = await running_whole(
+        runnable(subjects.computes, [{"id": "a", "cpu_s": 1.0}], engine="processes", workers=1), store
+    )
+
+    assert statuses(store) == [("a", "done")]
+    assert outcome.run.report["cpu_s"] >= 1.0
 
 
 class TestDying:
