@@ -177,6 +177,19 @@ def test_a_lender_that_never_lends_is_a_failure_of_the_infrastructure_and_no_sco
     assert outcome.info.done == 0
 
 
+def test_the_failure_shows_where_in_the_lender_it_broke(store: Store) -> None:
+    async def evaluate(id: str, thing: int) -> bool:
+        return True
+
+    run(runnable(evaluate, rows("a"), lenders={"thing": Numbered(fails=3)}), store)
+
+    (failed,) = records(store)
+    assert failed.failure is not None
+    traceback = failed.failure.traceback
+    assert 'raise ConnectionError("nobody answers")' in traceback
+    assert "evalve/runner" not in traceback
+
+
 def test_retries_of_the_persons_own_do_not_change_how_often_a_lender_is_asked(store: Store) -> None:
     async def evaluate(id: str, thing: int) -> bool:
         return True
