@@ -108,6 +108,18 @@ def leaves_calls_and_a_trace() -> bool:
     return True
 
 
+def leaves_a_file_that_changes_and_goes(folder: str) -> bool:
+    trace = context().trace
+    assert trace is not None
+    path = Path(folder) / "plan.txt"
+    for text in ("draft", "final"):
+        path.write_text(text)
+        trace.file(path)
+    path.unlink()
+    trace.file(path)
+    return True
+
+
 def waits() -> str:
     return asyncio.run(waits_async())
 

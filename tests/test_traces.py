@@ -242,6 +242,15 @@ def test_a_trace_takes_over_the_events_of_another_one() -> None:
     assert here.events()[1:] == elsewhere.events()
 
 
+def test_texts_that_another_trace_has_cut_say_how_much_was_cut() -> None:
+    elsewhere, here = Trace(), Trace()
+    elsewhere.add("note", text="a" * 40_000)
+
+    here.extend(elsewhere.events())
+
+    assert here.events()[0]["text"] == "a" * 16_000 + "… 24,000 more characters"
+
+
 def test_what_another_trace_left_out_stays_counted() -> None:
     elsewhere, here = Trace(), Trace()
     for _ in range(30):
@@ -396,8 +405,9 @@ def test_what_cannot_be_read_is_an_event_that_says_why(tmp_path: Path, path: str
     assert only(stored(trace))["problem"].startswith(f"not kept: {why} (")
 
 
-def test_a_file_named_in_another_process_is_kept_when_its_events_are_taken_over(tmp_path: Path) -> None:
-    elsewhere, here = Trace(), Trace(keep_file=Keeper())
+def test_a_file_that_another_process_has_had_kept_is_one_of_the_attempts(tmp_path: Path) -> None:
+    here = Trace(keep_file=Keeper())
+    elsewhere = Trace(keep_file=here.keep_file)
     (tmp_path / "plan.txt").write_text("x")
     elsewhere.file(tmp_path / "plan.txt")
 

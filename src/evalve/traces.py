@@ -29,6 +29,10 @@ _LONGEST_KEY = 500
 _LOCK = threading.Lock()  # one for all: a lock for each of 100,000 waiting samples would not be free
 
 
+class NotKept(Exception):
+    """Why a file is not kept."""
+
+
 class KeepFile(Protocol):
     """Keeps a file by its content; any thread may ask for it."""
 
@@ -59,7 +63,7 @@ class Trace:
     __slots__ = ("_entries", "_file_bytes", "_hashes", "_keep_file", "_left_out", "_secrets", "_size_bytes")
 
     def __init__(self, *, keep_file: KeepFile | None = None, secrets: Sequence[str] = ()) -> None:
-        """Without `keep_file`, files are only named, for the trace that `extend` hands them to."""
+        """Without `keep_file`, files are not kept."""
         self._entries: list[str | _Call] = []
         self._keep_file = keep_file
         self._secrets = secrets
@@ -125,10 +129,8 @@ class Trace:
             if kind == "left_out" and isinstance(data.get("events"), int):
                 with _LOCK:
                     self._left_out += data["events"]
-            elif kind == "file" and "path" in data:
-                self._add_file(str(data["path"]), data.get("name"), at)
-            else:
-                self._add(kind, data, at)
+            else:  # its texts were cut there
+                self._keep_text(self._event_json(kind, data, at))
 
     def events(self) -> list[dict[str, Any]]:
         """The events as plain values: `kind`, `at` (UTC) and what belongs to the kind."""
@@ -147,7 +149,7 @@ class Trace:
             text = self._event_json(kind, self._cut_inside(from_json(to_json(data))), at)
         if len(text) > _EVENT_BYTES:
             text = self._event_json(kind, {"data": self._cut(to_json(data))}, at)
-        self._keep(text, len(text) - _ENVELOPE_BYTES)
+        self._keep_text(text)
 
     def _event_json(self, kind: str, data: Mapping[str, Any], at: str) -> str:
         own = {f"{key}_" if key in ("kind", "at") else key: value for key, value in data.items()}
@@ -176,6 +178,9 @@ class Trace:
         """The bytes themselves, which costs nothing; of long ones a part, because a sample may wait long."""
         return raw if len(raw) <= TEXT_BYTES else self._cut(raw.decode("utf-8", "replace"))
 
+    def _keep_text(self, text: str) -> None:
+        self._keep(text, len(text) - _ENVELOPE_BYTES)
+
     def _keep(self, entry: str | _Call, texts_bytes: int) -> None:
         with _LOCK:
             size_bytes = self._size_bytes + _ENVELOPE_BYTES + max(0, texts_bytes)
@@ -188,30 +193,36 @@ class Trace:
 
     # -- files
 
+    def keep_file(self, source: Path, *, name: str) -> Artefact:
+        """Keep a file for whoever notes the event; `NotKept` says why it cannot be."""
+        try:
+            return self._kept(source, name)
+        except (OSError, ValueError, EvalveError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise NotKept(why or str(error)) from error
+
     def _add_file(self, path: str, name: str | None, at: str) -> None:
         named = name or Path(path).name
-        if self._keep_file is None:
-            self._add("file", {"name": named, "path": path}, at)
-            return
         try:
-            kept = self._kept(Path(path), named, self._keep_file)
+            kept = self.keep_file(Path(path), name=named)
             self._add("file", {"name": named, "hash": kept.hash, "size_bytes": kept.size_bytes}, at)
-        except (OSError, ValueError, EvalveError, _NotKept) as error:  # the sample goes on without it
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        except NotKept as why:  # the sample goes on without it
             self._add("file", {"name": named, "problem": f"not kept: {why} ({path})"}, at)
 
-    def _kept(self, path: Path, name: str, keep: KeepFile) -> Artefact:
+    def _kept(self, path: Path, name: str) -> Artefact:
         size_bytes = path.stat().st_size
         if not path.is_file():
-            raise _NotKept("it is no file")
+            raise NotKept("it is no file")
         if size_bytes > FILE_BYTES:
-            raise _NotKept(f"{size_bytes:,} bytes are more than {FILE_BYTES // 1_000_000} MB")
+            raise NotKept(f"{size_bytes:,} bytes are more than {FILE_BYTES // 1_000_000} MB")
+        if self._keep_file is None:
+            raise NotKept("nobody keeps files here")
         with _LOCK:
             if self._file_bytes + size_bytes > ATTEMPT_FILE_BYTES:
                 most = ATTEMPT_FILE_BYTES // 1_000_000
-                raise _NotKept(f"the files of one attempt would be more than {most} MB")
+                raise NotKept(f"the files of one attempt would be more than {most} MB")
             self._file_bytes += size_bytes
-        kept = keep(path, name=name)
+        kept = self._keep_file(path, name=name)
         with _LOCK:
             self._hashes = (*self._hashes, kept.hash)
         return kept
@@ -248,10 +259,6 @@ class Trace:
         status = event["status"]
         is_error = event["problem"] is not None or status is None or status >= 400
         return without_secrets(text, self._secrets, look_alikes=is_error)
-
-
-class _NotKept(Exception):
-    """Why a file is not kept."""
 
 
 def _left_out(count: int) -> dict[str, Any]:

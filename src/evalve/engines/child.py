@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from evalve.engines.crossing import (
     CallBegins,
     CallEnds,
     EndWait,
+    FileKept,
+    KeepFile,
     NotReady,
     Opening,
     StopRun,
@@ -29,6 +32,7 @@ from evalve.engines.crossing import (
     Work,
 )
 from evalve.errors import CrossingError, WorkerDied
+from evalve.traces import NotKept
 
 CLOSE_WITHIN_S = 2.0
 """How long a worker may take to end by itself: it keeps what its calls have taught it."""
@@ -82,6 +86,9 @@ class Child:
                     continue  # of a thread that an earlier sample has left behind
                 if isinstance(message, Answer):
                     return message
+                if isinstance(message, KeepFile):
+                    self.tell(await _kept(message, context))
+                    continue
                 waits.take(message)
                 await asyncio.sleep(0)  # a wait that begins or ends does so before the next message counts
         finally:
@@ -170,6 +177,16 @@ def _started(end: socket.socket) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         process_group=0,
     )
+
+
+async def _kept(file: KeepFile, context: SampleContext) -> FileKept:
+    """In a thread, because copying may take a while."""
+    assert context.trace is not None
+    try:
+        keep = partial(context.trace.keep_file, Path(file.path), name=file.name)
+        return FileKept(file.work, file.file, await asyncio.to_thread(keep))
+    except NotKept as why:
+        return FileKept(file.work, file.file, None, str(why))
 
 
 class _Waits:

@@ -22,6 +22,7 @@ from evalve.errors import CrossingError, ResultError
 from evalve.jsontext import to_json
 from evalve.metrics import Metric
 from evalve.options import Options
+from evalve.records import Artefact
 
 RUN_HERE = "run it in this process (engine='auto', without --engine processes)"
 
@@ -114,6 +115,24 @@ class CallEnds(NamedTuple):
     """The call has ended."""
 
     work: int
+
+
+class KeepFile(NamedTuple):
+    """The sample leaves a file, which it may change or remove as soon as it is told that it is kept."""
+
+    work: int
+    file: int
+    path: str
+    name: str
+
+
+class FileKept(NamedTuple):
+    """To the worker: what became of the file."""
+
+    work: int
+    file: int
+    artefact: Artefact | None
+    problem: str = ""
 
 
 class StopRun(NamedTuple):
