@@ -19,7 +19,7 @@ import engine_subjects as subjects
 from evalve import ForEach, foreach, model
 from evalve.contracts import CallLog, EvaluationSpec, Runnable, SampleContext
 from evalve.engines.child import died_in_words
-from evalve.engines.crossing import Place
+from evalve.engines.crossing import Place, dumped, loaded
 from evalve.engines.finding import Modules, importing, loaded_module
 from evalve.engines.processes import ProcessEngine, opening_for
 from evalve.errors import (
@@ -391,6 +391,15 @@ class TestFinding:
 
         assert module.eval_far() == "evals.eval_far"
         assert sys.modules.pop("evals.eval_far") is module
+
+    def test_its_values_cross_where_the_folders_around_it_are_no_packages(self, tmp_path: Path) -> None:
+        (tmp_path / "eval_far.py").write_text("class Row:\n    pass\n")
+
+        module = loaded_module("evals_far.deep.eval_far", str(tmp_path / "eval_far.py"))
+
+        assert type(loaded(dumped(module.Row()))) is module.Row
+        for name in ("evals_far", "evals_far.deep", "evals_far.deep.eval_far"):
+            del sys.modules[name]
 
     def test_a_module_that_breaks_is_not_left_behind(self, tmp_path: Path) -> None:
         (tmp_path / "eval_broken.py").write_text("1 / 0\n")
