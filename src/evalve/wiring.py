@@ -192,7 +192,8 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
     if declared is None:
         name = getattr(evaluation, "__name__", repr(evaluation))
         raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
-    return run_directly(declared, (), kwargs)
+    leading = (evaluation.__self__,) if hasattr(evaluation, "__self__") else ()
+    return run_directly(declared, leading, kwargs)
 
 
 def run_directly(
