@@ -168,6 +168,13 @@ def kills_its_process(how: str) -> None:
     os.kill(os.getpid(), getattr(signal, how))
 
 
+def leaves_a_note_and_kills_its_process() -> None:
+    trace = context().trace
+    assert trace is not None
+    trace.add("note", text="the last words")
+    os._exit(3)
+
+
 def starts_a_program_and_hangs(folder: str) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     (Path(folder) / "writing").write_text(f"{os.getpid()} {child.pid}")

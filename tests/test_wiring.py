@@ -145,7 +145,7 @@ class TestDirectCalls:
             def eval_sum(self, number: int) -> bool:
                 return self.start + number > 40
 
-        assert run(Sums().eval_sum).done == 2
+        assert evalve.run(Sums().eval_sum).done == 2
 
     def test_failed_samples_do_not_raise(self) -> None:
         @foreach("q", ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
@@ -60,13 +60,29 @@ _CALL_PARTS = (
 class Trace:
     """The events of one attempt, all its tries included. Any thread may add to it."""
 
-    __slots__ = ("_entries", "_file_bytes", "_hashes", "_keep_file", "_left_out", "_secrets", "_size_bytes")
+    __slots__ = (
+        "_entries",
+        "_file_bytes",
+        "_hashes",
+        "_keep_file",
+        "_left_out",
+        "_secrets",
+        "_size_bytes",
+        "_tell",
+    )
 
-    def __init__(self, *, keep_file: KeepFile | None = None, secrets: Sequence[str] = ()) -> None:
-        """Without `keep_file`, files are not kept."""
+    def __init__(
+        self,
+        *,
+        keep_file: KeepFile | None = None,
+        secrets: Sequence[str] = (),
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Without `keep_file`, files are not kept. `tell` is told the JSON of each event as it comes."""
         self._entries: list[str | _Call] = []
         self._keep_file = keep_file
         self._secrets = secrets
+        self._tell = tell
         self._hashes: tuple[str, ...] = ()
         self._file_bytes = 0
         self._size_bytes = 0
@@ -121,16 +137,19 @@ class Trace:
         """Keep a file as it is now, by its content. One that cannot be kept is an event that says why."""
         self._add_file(str(Path(path).absolute()), name, _text_of_instant(time.time()))
 
-    def extend(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Take over what another trace has (its `events`), from another process for one."""
-        for event in events:
-            data = {key: value for key, value in event.items() if key not in ("kind", "at")}
-            kind, at = event["kind"], event["at"]
-            if kind == "left_out" and isinstance(data.get("events"), int):
-                with _LOCK:
-                    self._left_out += data["events"]
-            else:  # its texts were cut there
-                self._keep_text(self._event_json(kind, data, at))
+    def take_over(self, event_json: str) -> None:
+        """Add what another trace has told, from another process for one. Its texts were cut there."""
+        self._keep_text(without_secrets(event_json, self._secrets))
+
+    def leave_out(self, count: int) -> None:
+        """Count events that found no room in another trace."""
+        with _LOCK:
+            self._left_out += count
+
+    @property
+    def left_out(self) -> int:
+        """How many events found no room."""
+        return self._left_out
 
     def events(self) -> list[dict[str, Any]]:
         """The events as plain values: `kind`, `at` (UTC) and what belongs to the kind."""
@@ -190,6 +209,8 @@ class Trace:
                 return
             self._size_bytes = size_bytes
             self._entries.append(entry)
+        if self._tell is not None:
+            self._tell(self._text_of(entry))
 
     # -- files
 
@@ -236,7 +257,7 @@ class Trace:
         texts: list[str] = []
         size_bytes = _ENVELOPE_BYTES
         for place, entry in enumerate(entries):
-            text = entry if isinstance(entry, str) else self._call_json(entry)
+            text = self._text_of(entry)
             size_bytes += len(text) + 1
             if size_bytes > ATTEMPT_BYTES:  # escaping made it larger than was reckoned with
                 left_out += len(entries) - place
@@ -245,6 +266,9 @@ class Trace:
         if left_out:
             texts.append(self._event_json("left_out", _left_out(left_out), _text_of_instant(time.time())))
         return texts
+
+    def _text_of(self, entry: str | _Call) -> str:
+        return entry if isinstance(entry, str) else self._call_json(entry)
 
     def _call_json(self, call: _Call) -> str:
         parts, request, answer = call

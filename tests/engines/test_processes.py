@@ -245,6 +245,14 @@ class TestDying:
         assert str(died.value) == f"the worker process of sample 's1' of eval_x {words}"
         assert "ended with exit code 3" in str(died_again.value)
 
+    async def test_what_a_sample_left_before_its_worker_died_is_there(self) -> None:
+        trace = Trace()
+        async with running(subjects.leaves_a_note_and_kills_its_process) as engine:
+            with pytest.raises(WorkerDied):
+                await engine.call({}, sample(trace=trace))
+
+        assert [event["text"] for event in trace.events()] == ["the last words"]
+
     async def test_one_that_dies_while_it_is_idle_costs_no_sample(self) -> None:
         async with running(subjects.pid) as engine:
             first = await engine.call({}, sample())

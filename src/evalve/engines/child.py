@@ -22,6 +22,7 @@ from evalve.engines.crossing import (
     CallBegins,
     CallEnds,
     EndWait,
+    Event,
     FileKept,
     KeepFile,
     NotReady,
@@ -32,7 +33,7 @@ from evalve.engines.crossing import (
     Work,
 )
 from evalve.errors import CrossingError, WorkerDied
-from evalve.traces import NotKept
+from evalve.traces import NotKept, Trace
 
 CLOSE_WITHIN_S = 2.0
 """How long a worker may take to end by itself: it keeps what its calls have taught it."""
@@ -86,11 +87,13 @@ class Child:
                     continue  # of a thread that an earlier sample has left behind
                 if isinstance(message, Answer):
                     return message
-                if isinstance(message, KeepFile):
-                    self.tell(await _kept(message, context))
-                    continue
-                waits.take(message)
-                await asyncio.sleep(0)  # a wait that begins or ends does so before the next message counts
+                if isinstance(message, Event):
+                    _trace(context).take_over(message.event_json)
+                elif isinstance(message, KeepFile):
+                    self.tell(await _kept(message, _trace(context)))
+                else:
+                    waits.take(message)
+                    await asyncio.sleep(0)  # one that begins or ends does so before the next message counts
         finally:
             await waits.end()
         how = await self._how_it_died()
@@ -179,11 +182,15 @@ def _started(end: socket.socket) -> subprocess.Popen[bytes]:
     )
 
 
-async def _kept(file: KeepFile, context: SampleContext) -> FileKept:
+def _trace(context: SampleContext) -> Trace:
+    assert context.trace is not None  # or the worker had none
+    return context.trace
+
+
+async def _kept(file: KeepFile, trace: Trace) -> FileKept:
     """In a thread, because copying may take a while."""
-    assert context.trace is not None
     try:
-        keep = partial(context.trace.keep_file, Path(file.path), name=file.name)
+        keep = partial(trace.keep_file, Path(file.path), name=file.name)
         return FileKept(file.work, file.file, await asyncio.to_thread(keep))
     except NotKept as why:
         return FileKept(file.work, file.file, None, str(why))

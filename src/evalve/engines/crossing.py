@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import pickle
 import sys
 import traceback
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 from evalve import metrics
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import CrossingError, ResultError
-from evalve.jsontext import to_json
 from evalve.metrics import Metric
 from evalve.options import Options
 from evalve.records import Artefact
@@ -135,6 +133,13 @@ class FileKept(NamedTuple):
     problem: str = ""
 
 
+class Event(NamedTuple):
+    """The sample leaves an event. It comes at once: of a process that is killed, nothing comes later."""
+
+    work: int
+    event_json: str
+
+
 class StopRun(NamedTuple):
     """The sample has found out that no call can succeed any more."""
 
@@ -164,7 +169,8 @@ class Answer(NamedTuple):
     value: bytes | None
     error: PackedError | None
     calls: CallLog
-    events: list[dict[str, Any]]
+    events_left_out: int
+    """How many found no room in the trace; the others have come before."""
 
 
 # -- values
@@ -380,14 +386,3 @@ def _below(trace: TracebackType | None, own_folders: tuple[str, ...]) -> Traceba
     ):
         trace = trace.tb_next
     return trace
-
-
-# -- calls and traces
-
-
-def plain_events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, or what would be recorded of them where something in them cannot cross."""
-    if _dumped_or_none(events) is not None:
-        return events
-    recorded: list[dict[str, Any]] = json.loads(to_json(events))
-    return recorded

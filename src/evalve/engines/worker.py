@@ -28,6 +28,7 @@ from evalve.engines.crossing import (
     CallBegins,
     CallEnds,
     EndWait,
+    Event,
     FileKept,
     KeepFile,
     NotReady,
@@ -42,7 +43,6 @@ from evalve.engines.crossing import (
     loaded,
     packed_error,
     packed_value,
-    plain_events,
 )
 from evalve.engines.finding import Modules
 from evalve.errors import CrossingError, EvalveError
@@ -117,7 +117,7 @@ class _Worker:
 
     def _answer(self, work: Work, surroundings: WorkerSurroundings) -> Answer:
         calls = CallLog(ordinals=dict(work.ordinals))
-        trace = Trace(keep_file=self._files.keep, secrets=self._secrets) if work.leaves_trace else None
+        trace = self._trace(work.number) if work.leaves_trace else None
         SAMPLE.set(
             SampleContext(
                 work.experiment,
@@ -132,9 +132,13 @@ class _Worker:
             )
         )
         value, error = self._called(work)
-        return Answer(
-            work.number, value, error, calls, plain_events(trace.events()) if trace is not None else []
-        )
+        return Answer(work.number, value, error, calls, 0 if trace is None else trace.left_out)
+
+    def _trace(self, work: int) -> Trace:
+        def tell(event_json: str) -> None:
+            self._channel.send(Event(work, event_json))
+
+        return Trace(keep_file=self._files.keep, secrets=self._secrets, tell=tell)
 
     def _called(self, work: Work) -> tuple[bytes | None, PackedError | None]:
         try:
