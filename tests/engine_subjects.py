@@ -168,10 +168,15 @@ def kills_its_process(how: str) -> None:
     os.kill(os.getpid(), getattr(signal, how))
 
 
-def leaves_a_note_and_kills_its_process() -> None:
-    trace = context().trace
+def leaves_a_note_and_a_call_and_kills_its_process() -> None:
+    trace, surroundings = context().trace, context().surroundings
     assert trace is not None
+    assert surroundings is not None
     trace.add("note", text="the last words")
+    for _ in range(2):
+        surroundings.call_begins()
+        context().calls.requests += 1
+        surroundings.call_ends()
     os._exit(3)
 
 

@@ -446,6 +446,11 @@ class CallLog:
             if figure.name != "ordinals":
                 setattr(self, figure.name, getattr(self, figure.name) + getattr(made, figure.name))
 
+    def since(self, before: CallLog) -> CallLog:
+        """What has been added to the figures."""
+        names = [figure.name for figure in fields(self) if figure.name != "ordinals"]
+        return CallLog(**{name: getattr(self, name) - getattr(before, name) for name in names})
+
 
 class Surroundings(Protocol):
     """What the runner does for an attempt whose code waits. Any thread and loop may ask for it."""

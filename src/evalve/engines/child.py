@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalve.contracts import SampleContext
+from evalve.contracts import CallLog, SampleContext
 from evalve.engines.channel import framed, received
 from evalve.engines.crossing import (
     Answer,
@@ -80,11 +80,15 @@ class Child:
     async def run(self, work: Work, context: SampleContext) -> Answer:
         """One try of a sample; `WorkerDied` where the process does not survive it."""
         waits = _Waits(context, self, work.number)
+        counted = CallLog()
         await self._send(work)
         try:
             while (message := await self._next_message()) is not None:
                 if message.work != work.number:
                     continue  # of a thread that an earlier sample has left behind
+                if isinstance(message, Answer | CallEnds):
+                    _count(message.calls.since(counted), context)
+                    counted = message.calls
                 if isinstance(message, Answer):
                     return message
                 if isinstance(message, Event):
@@ -180,6 +184,12 @@ def _started(end: socket.socket) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         process_group=0,
     )
+
+
+def _count(made: CallLog, context: SampleContext) -> None:
+    context.calls.add(made)
+    if context.account is not None:
+        context.account.count_elsewhere(made)
 
 
 def _trace(context: SampleContext) -> Trace:

@@ -110,9 +110,10 @@ class CallBegins(NamedTuple):
 
 
 class CallEnds(NamedTuple):
-    """The call has ended."""
+    """The call has ended. What the calls of the try came to so far comes at once, as events do."""
 
     work: int
+    calls: CallLog
 
 
 class KeepFile(NamedTuple):

@@ -103,10 +103,7 @@ class ProcessEngine:
         )
 
     def _value_of(self, answer: Answer, context: SampleContext) -> Any:
-        context.calls.add(answer.calls)
         context.calls.ordinals.update(answer.calls.ordinals)
-        if context.account is not None:
-            context.account.count_elsewhere(answer.calls)
         if context.trace is not None:
             context.trace.leave_out(answer.events_left_out)
         if answer.error is not None:

@@ -93,7 +93,7 @@ class _Worker:
     def run(self) -> None:
         threading.Thread(target=self._listen, name="evalve-listen", daemon=True).start()
         while (work := self._inbox.get()) is not None:
-            self._surroundings = WorkerSurroundings(self._channel, work.number)
+            self._surroundings = WorkerSurroundings(self._channel, work)
             self._files = Files(self._channel, work.number)
             answer = contextvars.copy_context().run(self._answer, work, self._surroundings)
             surroundings, self._surroundings = self._surroundings, None
@@ -116,7 +116,6 @@ class _Worker:
         self._inbox.put(None)
 
     def _answer(self, work: Work, surroundings: WorkerSurroundings) -> Answer:
-        calls = CallLog(ordinals=dict(work.ordinals))
         trace = self._trace(work.number) if work.leaves_trace else None
         SAMPLE.set(
             SampleContext(
@@ -125,14 +124,15 @@ class _Worker:
                 work.sample_id,
                 work.repeat,
                 work.try_number,
-                calls,
+                surroundings.calls,
                 surroundings=surroundings,
                 trace=trace,
                 account=self._account,
             )
         )
         value, error = self._called(work)
-        return Answer(work.number, value, error, calls, 0 if trace is None else trace.left_out)
+        left_out = 0 if trace is None else trace.left_out
+        return Answer(work.number, value, error, surroundings.calls, left_out)
 
     def _trace(self, work: int) -> Trace:
         def tell(event_json: str) -> None:
@@ -165,9 +165,11 @@ class WorkerSurroundings:
     A worker serves one sample at a time, so that one which is parked keeps its slot all the same.
     """
 
-    def __init__(self, channel: Channel, work: int) -> None:
+    def __init__(self, channel: Channel, work: Work) -> None:
+        self.calls = CallLog(ordinals=dict(work.ordinals))
+        """What the sample's calls come to."""
         self._channel = channel
-        self._work = work
+        self._work = work.number
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = {}
         self._callbacks: list[Callable[[], None]] = []
@@ -191,7 +193,7 @@ class WorkerSurroundings:
         self._channel.send(CallBegins(self._work))
 
     def call_ends(self) -> None:
-        self._channel.send(CallEnds(self._work))
+        self._channel.send(CallEnds(self._work, self.calls))
 
     def stop_run(self, reason: str) -> None:
         self._channel.send(StopRun(self._work, reason))
