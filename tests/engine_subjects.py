@@ -108,6 +108,18 @@ def leaves_calls_and_a_trace() -> bool:
     return True
 
 
+def leaves_a_file_that_changes_and_goes(folder: str) -> bool:
+    trace = context().trace
+    assert trace is not None
+    path = Path(folder) / "plan.txt"
+    for text in ("draft", "final"):
+        path.write_text(text)
+        trace.file(path)
+    path.unlink()
+    trace.file(path)
+    return True
+
+
 def waits() -> str:
     return asyncio.run(waits_async())
 
@@ -156,12 +168,44 @@ def kills_its_process(how: str) -> None:
     os.kill(os.getpid(), getattr(signal, how))
 
 
+def leaves_a_note_and_a_call_and_kills_its_process() -> None:
+    trace, surroundings = context().trace, context().surroundings
+    assert trace is not None
+    assert surroundings is not None
+    trace.add("note", text="the last words")
+    for _ in range(2):
+        surroundings.call_begins()
+        context().calls.requests += 1
+        surroundings.call_ends()
+    os._exit(3)
+
+
 def starts_a_program_and_hangs(folder: str) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     (Path(folder) / "writing").write_text(f"{os.getpid()} {child.pid}")
     (Path(folder) / "writing").rename(Path(folder) / "pids")
     while True:
         time.sleep(600)
+
+
+def waits_for_a_file(path: str) -> bool:
+    async def wait() -> bool:
+        return await context().held(asyncio.to_thread(works_until_a_file, path), "file")
+
+    return asyncio.run(wait())
+
+
+def works_until_a_file(path: str) -> bool:
+    Path(path).with_suffix(".begun").touch()
+    while not Path(path).exists():
+        time.sleep(0.005)
+    return True
+
+
+def computes(cpu_s: float) -> bool:
+    while time.process_time() < cpu_s:
+        pass
+    return True
 
 
 def returns_a_lock() -> Any:

@@ -418,6 +418,8 @@ def test_a_sample_that_is_not_there_is_an_error(records: Path, capsys: pytest.Ca
         (["show", "baseline", "--save", "out"], "--save belongs to one sample"),
         (["show", "baseline", "s9", "--errors"], "--errors chooses among samples"),
         (["show", "baseline", "s9", "--limit", "3"], "--limit chooses among samples"),
+        (["show", "baseline", "s9", "--class", "code"], "--class chooses among samples"),
+        (["show", "baseline", "s9", "--save", "out", "--json"], "--save writes files and --json shows"),
         (["export", "baseline", "--trace", "--canonical"], "--canonical leaves out what differs"),
     ],
 )

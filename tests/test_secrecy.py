@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pprint
 
 import pytest
@@ -14,6 +15,7 @@ from evalve.secrecy import (
     secret_values,
     without_credentials,
     without_keys,
+    without_secrets,
 )
 
 
@@ -99,3 +101,23 @@ def test_the_values_of_variables_named_like_keys_are_secrets() -> None:
 
     assert list(map(str, found)) == ["a-token-of-github", "an-anthropic-key"]
     assert "an-anthropic-key" not in repr(found)
+
+
+def test_a_secret_is_found_in_json_too() -> None:
+    secrets = secret_values({"DB_PASSWORD": 'quoted "é" and long'})
+
+    assert without_secrets(json.dumps({"text": 'it is quoted "é" and long.'}), secrets) == (
+        '{"text": "it is ***."}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"authorization": "Bearer abcdef0123456789xyz"}', '{"authorization": "Bearer ***"}'),
+        ("-H 'authorization: bearer eyJhbGciOi.J9-_~+/0123=='", "-H 'authorization: bearer ***'"),
+        ("a bearer internationalization of papers", "a bearer internationalization of papers"),
+    ],
+)
+def test_what_follows_bearer_is_a_key(text: str, shown: str) -> None:
+    assert without_secrets(text, ()) == shown

@@ -231,23 +231,30 @@ def test_threads_add_to_one_trace_without_losing_events() -> None:
 
 
 def test_a_trace_takes_over_the_events_of_another_one() -> None:
-    elsewhere, here = Trace(), Trace()
+    here = Trace()
+    elsewhere = Trace(tell=here.take_over)
     here.add("note", text="before")
     elsewhere.add("note", text="there")
     call(elsewhere)
-    carried = json.loads(json.dumps(elsewhere.events()))
-
-    here.extend(carried)
 
     assert here.events()[1:] == elsewhere.events()
 
 
+def test_texts_that_another_trace_has_cut_say_how_much_was_cut() -> None:
+    here = Trace()
+
+    Trace(tell=here.take_over).add("note", text="a" * 40_000)
+
+    assert here.events()[0]["text"] == "a" * 16_000 + "… 24,000 more characters"
+
+
 def test_what_another_trace_left_out_stays_counted() -> None:
-    elsewhere, here = Trace(), Trace()
+    here = Trace()
+    elsewhere = Trace(tell=here.take_over)
     for _ in range(30):
         elsewhere.add("note", text="a" * 10_000)
 
-    here.extend(elsewhere.events())
+    here.leave_out(elsewhere.left_out)
     here.add("note", text="one more")
 
     assert here.events()[-1]["events"] == 6
@@ -396,12 +403,12 @@ def test_what_cannot_be_read_is_an_event_that_says_why(tmp_path: Path, path: str
     assert only(stored(trace))["problem"].startswith(f"not kept: {why} (")
 
 
-def test_a_file_named_in_another_process_is_kept_when_its_events_are_taken_over(tmp_path: Path) -> None:
-    elsewhere, here = Trace(), Trace(keep_file=Keeper())
+def test_a_file_that_another_process_has_had_kept_is_one_of_the_attempts(tmp_path: Path) -> None:
+    here = Trace(keep_file=Keeper())
+    elsewhere = Trace(keep_file=here.keep_file, tell=here.take_over)
     (tmp_path / "plan.txt").write_text("x")
-    elsewhere.file(tmp_path / "plan.txt")
 
-    here.extend(elsewhere.events())
+    elsewhere.file(tmp_path / "plan.txt")
 
     assert only(stored(here)) == {"kind": "file", "name": "plan.txt", "hash": "hash-of-x", "size_bytes": 1}
     assert here.artefacts == ("hash-of-x",)

@@ -137,6 +137,16 @@ class TestDirectCalls:
 
         assert Suite().eval_method().done == 3
 
+    def test_run_takes_a_method_of_an_object(self) -> None:
+        class Sums:
+            start = 40
+
+            @foreach("number", [1, 2])
+            def eval_sum(self, number: int) -> bool:
+                return self.start + number > 40
+
+        assert evalve.run(Sums().eval_sum).done == 2
+
     def test_failed_samples_do_not_raise(self) -> None:
         @foreach("q", ROWS)
         def eval_broken(q: str) -> bool:

@@ -147,9 +147,12 @@ def _which(said: argparse.Namespace) -> Which:
 
 
 def _show_sample(said: argparse.Namespace) -> int:
-    for option in ("errors", "failed", "skipped", "limit"):
+    for option in ("errors", "failed", "skipped", "limit", "failure_class"):
         if getattr(said, option):
-            raise OptionError(f"--{option} chooses among samples: leave it out to see sample {said.sample!r}")
+            flag = "--class" if option == "failure_class" else f"--{option}"
+            raise OptionError(f"{flag} chooses among samples: leave it out to see sample {said.sample!r}")
+    if said.save is not None and said.json:
+        raise OptionError("--save writes files and --json shows the sample: say one")
     wanted = Wanted(said.name, said.sample, said.evaluation, said.repeat)
     with _store(said, said.name) as store:
         found = find_sample(store, wanted)

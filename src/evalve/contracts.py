@@ -463,6 +463,11 @@ class CallLog:
             if figure.name != "ordinals":
                 setattr(self, figure.name, getattr(self, figure.name) + getattr(made, figure.name))
 
+    def since(self, before: CallLog) -> CallLog:
+        """What has been added to the figures."""
+        names = [figure.name for figure in fields(self) if figure.name != "ordinals"]
+        return CallLog(**{name: getattr(self, name) - getattr(before, name) for name in names})
+
 
 class Surroundings(Protocol):
     """What the runner does for an attempt whose code waits. Any thread and loop may ask for it."""
@@ -527,7 +532,10 @@ class SampleContext:
             self.surroundings.stop_run(reason)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
-        """Call back, on any thread, once the sample's record is committed; at once where none will be."""
+        """Call back, on any thread, once the sample's record is committed.
+
+        At once where a cancelled sample will have none; never where the store could not commit it.
+        """
         if self.surroundings is None:
             callback()
         else:

@@ -18,7 +18,7 @@ import pytest
 
 from evalve import gating, wiring
 from evalve.checking import check_calls
-from evalve.contracts import Lock, Progress, Runnable, RunningStore
+from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
@@ -51,6 +51,8 @@ class EvalveSession:
         self._workers: Workers | None = None
         self._controller: Controller | None = None
         self._told_by_workers: list[dict[str, Any]] = []
+        self._to_start_over: dict[str, tuple[Store, str]] = {}
+        """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
         self._spent_usd = 0.0
         self._runner: asyncio.Runner | None = None
@@ -148,6 +150,8 @@ class EvalveSession:
 
     def finish(self, exitstatus: int) -> None:
         """All items have ended, one way or another."""
+        for store, key in self._to_start_over.values():  # of those that were not reached
+            store.forget(self._settings.experiment, key)
         if self._workers is not None:
             self._workers.have_ended()
         if self._controller is None:
@@ -192,9 +196,14 @@ class EvalveSession:
         options = self._settings.options_for(evaluation)
         if not options.fresh:
             return
+        key = evaluation.key(self._folder, variant_of(item))
         try:
             store = wiring.storage_for(evaluation, options)
-            store.forget(self._settings.experiment, evaluation.key(self._folder, variant_of(item)))
+            # on an xdist worker another one may run the item, and nobody else knows whether it did
+            if self._worker is None and not evaluation.is_async and options.engine == "processes":
+                self._to_start_over[item.nodeid] = store, key
+            else:
+                store.forget(self._settings.experiment, key)
         except EvalveError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -233,6 +242,7 @@ class EvalveSession:
     ) -> None:
         if self._refused:
             pytest.fail(self._refused, pytrace=False)
+        self._to_start_over.pop(item.nodeid, None)
         options = self._within_budget(self._settings.options_for(evaluation))
         variant = variant_of(item)
         try:

@@ -6,6 +6,7 @@ it is not enough that no message of ours has a key in it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
@@ -49,6 +50,7 @@ _KEY_IN_DATA = re.compile(
     r"(?:(?:sk|pk|rk|ghp|gho|github_pat|hf|xox[a-z])[-_]|AKIA|AIza)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
 )
 """Stricter than in code, because data has words such as `risk-based`: long, with a digit, at a beginning."""
+_BEARER = re.compile(r"(\bbearer )(?=[^\s\"']*\d)[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE)
 
 
 class Secret(str):
@@ -128,11 +130,16 @@ def without_keys(code: str, name: str = "") -> str:
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of variables that are named like keys, passwords and tokens, the longest first."""
+    """The values of variables that are named like keys, passwords and tokens, the longest first.
+
+    Those that JSON writes in another way are there in that way too.
+    """
+    values = {variables[name] for name in variables if _KEYS_NAME.search(name)}
     found = {
-        variables[name]
-        for name in variables
-        if _KEYS_NAME.search(name) and len(variables[name]) >= _SHORTEST_SECRET
+        written
+        for value in values
+        if len(value) >= _SHORTEST_SECRET
+        for written in (value, json.dumps(value)[1:-1])
     }
     return tuple(Secret(value) for value in sorted(found, key=lambda value: (-len(value), value)))
 
@@ -142,4 +149,6 @@ def without_secrets(text: str, secrets: Sequence[str], *, look_alikes: bool = Tr
     for one in secrets:
         if one in text:
             text = text.replace(one, MASK)
-    return _KEY_IN_DATA.sub(MASK, text) if look_alikes else text
+    if not look_alikes:
+        return text
+    return _BEARER.sub(rf"\g<1>{MASK}", _KEY_IN_DATA.sub(MASK, text))

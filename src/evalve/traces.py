@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,10 @@ _ENVELOPE_BYTES = 300
 """About what an event takes besides its texts; the last one, which says what is missing, takes less."""
 _LONGEST_KEY = 500
 _LOCK = threading.Lock()  # one for all: a lock for each of 100,000 waiting samples would not be free
+
+
+class NotKept(Exception):
+    """Why a file is not kept."""
 
 
 class KeepFile(Protocol):
@@ -63,10 +67,17 @@ class Trace:
     _size_bytes = 0
     _left_out = 0
 
-    def __init__(self, *, keep_file: KeepFile | None = None, secrets: Sequence[str] = ()) -> None:
-        """Without `keep_file`, files are only named, for the trace that `extend` hands them to."""
+    def __init__(
+        self,
+        *,
+        keep_file: KeepFile | None = None,
+        secrets: Sequence[str] = (),
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Without `keep_file`, files are not kept. `tell` is told the JSON of each event as it comes."""
         self._keep_file = keep_file
         self._secrets = secrets
+        self._tell = tell
 
     @property
     def artefacts(self) -> tuple[str, ...]:
@@ -117,18 +128,19 @@ class Trace:
         """Keep a file as it is now, by its content. One that cannot be kept is an event that says why."""
         self._add_file(str(Path(path).absolute()), name, utc_text(time.time()))
 
-    def extend(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Take over what another trace has (its `events`), from another process for one."""
-        for event in events:
-            data = {key: value for key, value in event.items() if key not in ("kind", "at")}
-            kind, at = event["kind"], event["at"]
-            if kind == "left_out" and isinstance(data.get("events"), int):
-                with _LOCK:
-                    self._left_out += data["events"]
-            elif kind == "file" and "path" in data:
-                self._add_file(str(data["path"]), data.get("name"), at)
-            else:
-                self._add(kind, data, at)
+    def take_over(self, event_json: str) -> None:
+        """Add what another trace has told, from another process for one. Its texts were cut there."""
+        self._keep_text(without_secrets(event_json, self._secrets))
+
+    def leave_out(self, count: int) -> None:
+        """Count events that found no room in another trace."""
+        with _LOCK:
+            self._left_out += count
+
+    @property
+    def left_out(self) -> int:
+        """How many events found no room."""
+        return self._left_out
 
     def events(self) -> list[dict[str, Any]]:
         """The events as plain values: `kind`, `at` (UTC) and what belongs to the kind."""
@@ -147,7 +159,7 @@ class Trace:
             text = self._event_json(kind, self._cut_inside(from_json(to_json(data))), at)
         if len(text) > _EVENT_BYTES:
             text = self._event_json(kind, {"data": self._cut(to_json(data))}, at)
-        self._keep(text, len(text) - _ENVELOPE_BYTES)
+        self._keep_text(text)
 
     def _event_json(self, kind: str, data: Mapping[str, Any], at: str) -> str:
         own = {f"{key}_" if key in ("kind", "at") else key: value for key, value in data.items()}
@@ -176,6 +188,9 @@ class Trace:
         """The bytes themselves, which costs nothing; of long ones a part, because a sample may wait long."""
         return raw if len(raw) <= TEXT_BYTES else self._cut(raw.decode("utf-8", "replace"))
 
+    def _keep_text(self, text: str) -> None:
+        self._keep(text, len(text) - _ENVELOPE_BYTES)
+
     def _keep(self, entry: str | _Call, texts_bytes: int) -> None:
         with _LOCK:
             size_bytes = self._size_bytes + _ENVELOPE_BYTES + max(0, texts_bytes)
@@ -187,33 +202,41 @@ class Trace:
             if isinstance(self._entries, tuple):
                 self._entries = []
             self._entries.append(entry)
+        if self._tell is not None:
+            self._tell(self._text_of(entry))
 
     # -- files
 
+    def keep_file(self, source: Path, *, name: str) -> Artefact:
+        """Keep a file for whoever notes the event; `NotKept` says why it cannot be."""
+        try:
+            return self._kept(source, name)
+        except (OSError, ValueError, EvalveError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise NotKept(why or str(error)) from error
+
     def _add_file(self, path: str, name: str | None, at: str) -> None:
         named = name or Path(path).name
-        if self._keep_file is None:
-            self._add("file", {"name": named, "path": path}, at)
-            return
         try:
-            kept = self._kept(Path(path), named, self._keep_file)
+            kept = self.keep_file(Path(path), name=named)
             self._add("file", {"name": named, "hash": kept.hash, "size_bytes": kept.size_bytes}, at)
-        except (OSError, ValueError, EvalveError, _NotKept) as error:  # the sample goes on without it
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        except NotKept as why:  # the sample goes on without it
             self._add("file", {"name": named, "problem": f"not kept: {why} ({path})"}, at)
 
-    def _kept(self, path: Path, name: str, keep: KeepFile) -> Artefact:
+    def _kept(self, path: Path, name: str) -> Artefact:
         size_bytes = path.stat().st_size
         if not path.is_file():
-            raise _NotKept("it is no file")
+            raise NotKept("it is no file")
         if size_bytes > FILE_BYTES:
-            raise _NotKept(f"{size_bytes:,} bytes are more than {FILE_BYTES // 1_000_000} MB")
+            raise NotKept(f"{size_bytes:,} bytes are more than {FILE_BYTES // 1_000_000} MB")
+        if self._keep_file is None:
+            raise NotKept("nobody keeps files here")
         with _LOCK:
             if self._file_bytes + size_bytes > ATTEMPT_FILE_BYTES:
                 most = ATTEMPT_FILE_BYTES // 1_000_000
-                raise _NotKept(f"the files of one attempt would be more than {most} MB")
+                raise NotKept(f"the files of one attempt would be more than {most} MB")
             self._file_bytes += size_bytes
-        kept = keep(path, name=name)
+        kept = self._keep_file(path, name=name)
         with _LOCK:
             self._hashes = (*self._hashes, kept.hash)
         return kept
@@ -227,7 +250,7 @@ class Trace:
         texts: list[str] = []
         size_bytes = _ENVELOPE_BYTES
         for place, entry in enumerate(entries):
-            text = entry if isinstance(entry, str) else self._call_json(entry)
+            text = self._text_of(entry)
             size_bytes += len(text) + 1
             if size_bytes > ATTEMPT_BYTES:  # escaping made it larger than was reckoned with
                 left_out += len(entries) - place
@@ -236,6 +259,9 @@ class Trace:
         if left_out:
             texts.append(self._event_json("left_out", _left_out(left_out), utc_text(time.time())))
         return texts
+
+    def _text_of(self, entry: str | _Call) -> str:
+        return entry if isinstance(entry, str) else self._call_json(entry)
 
     def _call_json(self, call: _Call) -> str:
         parts, request, answer = call
@@ -250,10 +276,6 @@ class Trace:
         status = event["status"]
         is_error = event["problem"] is not None or status is None or status >= 400
         return without_secrets(text, self._secrets, look_alikes=is_error)
-
-
-class _NotKept(Exception):
-    """Why a file is not kept."""
 
 
 def _left_out(count: int) -> dict[str, Any]:

@@ -127,15 +127,17 @@ _STORES_LOCK = threading.Lock()
 
 
 ASYNC_STAYS = "async evaluations run on the event loop of this process: --engine processes is for sync ones"
+WORKERS_OF_NONE = "--workers is how many processes --engine processes starts: without that, it does nothing"
 _TOLD: set[str] = set()
 """What is told once in a process, however many evaluations it concerns."""
 
 
 async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
-    if evaluation.is_async and evaluation.options.engine == "processes" and ASYNC_STAYS not in _TOLD:
-        _TOLD.add(ASYNC_STAYS)
-        progress.note(ASYNC_STAYS)
+    for text in _useless(evaluation):
+        if text not in _TOLD:
+            _TOLD.add(text)
+            progress.note(text)
     with gating.calls_of(evaluation.options) as calls:
         return await run_evaluation(
             evaluation,
@@ -146,6 +148,15 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
             git_commit=git_commit(folder),
             secrets=secret_values(Environment(os.environ)),
         )
+
+
+def _useless(evaluation: Runnable) -> Iterator[str]:
+    """What was asked for and changes nothing."""
+    asked = evaluation.options
+    if evaluation.is_async and asked.engine == "processes":
+        yield ASYNC_STAYS
+    if asked.workers is not None and asked.engine != "processes":
+        yield WORKERS_OF_NONE
 
 
 def done_in_words(outcome: Outcome) -> str:
@@ -181,7 +192,8 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
     if declared is None:
         name = getattr(evaluation, "__name__", repr(evaluation))
         raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
-    return run_directly(declared, (), kwargs)
+    leading = (evaluation.__self__,) if hasattr(evaluation, "__self__") else ()
+    return run_directly(declared, leading, kwargs)
 
 
 def run_directly(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -9,13 +10,15 @@ from evalve import gating
 from evalve.engines.worker import serve
 from evalve.options import Options
 from evalve.runner.threads import carry_samples_into_threads
+from evalve.secrecy import Environment, secret_values
 
 
 def main(descriptor: int) -> None:
     """Serve the parent at the other end of the descriptor until it closes."""
     carry_samples_into_threads()
     with socket.socket(fileno=descriptor) as end:
-        serve(end, account_for=_account_for)
+        secrets = secret_values(Environment(os.environ))
+        serve(end, account_for=_account_for, secrets=secrets)
 
 
 def _account_for(options: Options) -> Any:

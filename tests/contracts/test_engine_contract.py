@@ -8,6 +8,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -30,6 +31,7 @@ from evalve.engines.loop import LoopEngine
 from evalve.engines.processes import ProcessEngine
 from evalve.engines.threads import ThreadEngine
 from evalve.options import Options
+from evalve.records import Artefact
 from evalve.runner.attempted import _traceback
 from evalve.traces import Trace
 
@@ -193,6 +195,22 @@ async def test_calls_and_trace_are_in_the_context_afterwards(kind: str) -> None:
     assert context.calls.ordinals == {"question": 5}
     assert context.trace is not None
     assert [(event["kind"], event["text"]) for event in context.trace.events()] == [("note", "seen")]
+
+
+async def test_files_are_kept_as_they_are_when_they_are_left(kind: str, tmp_path: Path) -> None:
+    context = sample()
+    context.trace = Trace(keep_file=_keep)
+    async with running(kind, subjects.leaves_a_file_that_changes_and_goes) as engine:
+        await called(engine, {"folder": str(tmp_path)}, context)
+
+    first, second, third = context.trace.events()
+    assert (first["hash"], second["hash"]) == ("draft", "final")
+    assert third["problem"] == f"not kept: No such file or directory ({tmp_path / 'plan.txt'})"
+    assert context.trace.artefacts == ("draft", "final")
+
+
+def _keep(source: Path, *, name: str) -> Artefact:
+    return Artefact(source.read_text(), 5, name)
 
 
 async def test_the_surroundings_hear_of_calls_and_waits(kind: str) -> None:

@@ -19,7 +19,7 @@ import engine_subjects as subjects
 from evalve import ForEach, foreach, model
 from evalve.contracts import CallLog, EvaluationSpec, Runnable, SampleContext
 from evalve.engines.child import died_in_words
-from evalve.engines.crossing import Place
+from evalve.engines.crossing import Place, dumped, loaded
 from evalve.engines.finding import Modules, importing, loaded_module
 from evalve.engines.processes import ProcessEngine, opening_for
 from evalve.errors import (
@@ -31,8 +31,11 @@ from evalve.errors import (
     WorkerDied,
 )
 from evalve.options import Options
+from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from evalve.traces import Trace
+from running import Notes, runnable, statuses
+from running import running as running_whole
 
 
 def sample(**more: Any) -> SampleContext:
@@ -99,6 +102,16 @@ class TestWorkers:
             assert await engine.call({}, sample()) is True
 
 
+class Account:
+    """What a run knows of its calls."""
+
+    def __init__(self) -> None:
+        self.counted = CallLog()
+
+    def count_elsewhere(self, calls: CallLog) -> None:
+        self.counted.add(calls)
+
+
 class Waiting:
     """Surroundings that note what is waited for."""
 
@@ -152,6 +165,74 @@ class TestWaitingForAWorker:
         assert "no worker process could be started: [Errno 2] No such file" in str(ended[1])
 
 
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop on which time can be skipped, while other processes live in real time."""
+
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+
+class TestTimeouts:
+    def test_a_deadline_stands_still_while_the_sample_waits_in_its_process(self, tmp_path: Path) -> None:
+        file = tmp_path / "awaited"
+
+        async def skip_an_hour(notes: Notes) -> None:
+            await asyncio.to_thread(until, lambda: notes.tallies and notes.tallies[0].waiting.get("file"))
+            _skip(3600.0)
+            await asyncio.sleep(0.005)  # whatever is due then is done before the wait ends
+            file.touch()
+
+        assert self.ended(subjects.waits_for_a_file, file, skip_an_hour) == [("a", "done")]
+
+    def test_it_ends_a_sample_that_works(self, tmp_path: Path) -> None:
+        file = tmp_path / "awaited"
+
+        async def skip_an_hour(notes: Notes) -> None:
+            await asyncio.to_thread(until, file.with_suffix(".begun").exists)
+            _skip(3600.0)
+
+        assert self.ended(subjects.works_until_a_file, file, skip_an_hour) == [("a", "failed")]
+
+    def ended(
+        self, function: Callable[[str], bool], file: Path, meanwhile: Callable[[Notes], Awaitable[None]]
+    ) -> list[tuple[str, str]]:
+        store, notes = open_store("memory://"), Notes()
+        data = [{"id": "a", "path": str(file)}]
+        timed = runnable(function, data, engine="processes", workers=1, timeout_s=60.0)
+
+        async def both() -> None:
+            run = asyncio.ensure_future(running_whole(timed, store, notes))
+            await meanwhile(notes)
+            await run
+
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(both())
+        return statuses(store)
+
+
+def until(is_so: Callable[[], Any]) -> None:
+    while not is_so():
+        time.sleep(0.005)
+
+
+def _skip(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skipped_s += seconds
+
+
+async def test_the_cpu_time_of_workers_is_that_of_the_run() -> None:
+    store = open_store("memory://")
+    outcome = await running_whole(
+        runnable(subjects.computes, [{"id": "a", "cpu_s": 1.0}], engine="processes", workers=1), store
+    )
+
+    assert statuses(store) == [("a", "done")]
+    assert outcome.run.report["cpu_s"] >= 1.0
+
+
 class TestDying:
     @pytest.mark.parametrize(
         ("how", "words"),
@@ -173,6 +254,16 @@ class TestDying:
 
         assert str(died.value) == f"the worker process of sample 's1' of eval_x {words}"
         assert "ended with exit code 3" in str(died_again.value)
+
+    async def test_what_a_sample_left_before_its_worker_died_is_there(self) -> None:
+        trace, account = Trace(), Account()
+        context = sample(trace=trace, account=account)
+        async with running(subjects.leaves_a_note_and_a_call_and_kills_its_process) as engine:
+            with pytest.raises(WorkerDied):
+                await engine.call({}, context)
+
+        assert [event["text"] for event in trace.events()] == ["the last words"]
+        assert context.calls == account.counted == CallLog(requests=2)
 
     async def test_one_that_dies_while_it_is_idle_costs_no_sample(self) -> None:
         async with running(subjects.pid) as engine:
@@ -254,17 +345,11 @@ class TestCrossing:
         assert score.metrics[0]([0.1, 0.3]) == 0.5
 
     async def test_the_runs_account_is_told_of_the_calls(self) -> None:
-        class Account:
-            counted: CallLog | None = None
-
-            def count_elsewhere(self, calls: CallLog) -> None:
-                self.counted = calls
-
         account = Account()
         async with running(subjects.leaves_calls_and_a_trace) as engine:
             await engine.call({}, sample(account=account, trace=Trace()))
 
-        assert account.counted == CallLog(requests=2, cost_usd=0.5, ordinals={"question": 1})
+        assert account.counted == CallLog(requests=2, cost_usd=0.5)
 
     async def test_a_model_crosses_and_asks_through_the_gate_of_the_worker(self) -> None:
         asked = model("openai-compatible/tiny@http://127.0.0.1:1/v1", api_key="key", headers={"x-team": "a"})
@@ -320,6 +405,15 @@ class TestFinding:
 
         assert module.eval_far() == "evals.eval_far"
         assert sys.modules.pop("evals.eval_far") is module
+
+    def test_its_values_cross_where_the_folders_around_it_are_no_packages(self, tmp_path: Path) -> None:
+        (tmp_path / "eval_far.py").write_text("class Row:\n    pass\n")
+
+        module = loaded_module("evals_far.deep.eval_far", str(tmp_path / "eval_far.py"))
+
+        assert type(loaded(dumped(module.Row()))) is module.Row
+        for name in ("evals_far", "evals_far.deep", "evals_far.deep.eval_far"):
+            del sys.modules[name]
 
     def test_a_module_that_breaks_is_not_left_behind(self, tmp_path: Path) -> None:
         (tmp_path / "eval_broken.py").write_text("1 / 0\n")

@@ -184,6 +184,16 @@ def test_async_evaluations_stay_on_the_loop_which_is_told_once(project: Project)
     assert ended.err.count("async evaluations run on the event loop of this process") == 1
 
 
+def test_workers_that_no_engine_starts_are_told_of(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    project.write("eval_one.py", WITH_FIXTURE)
+
+    ended = project.pytest("--workers", "2")
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert ended.err.count("--workers is how many processes --engine processes starts") == 1
+
+
 def test_an_argument_that_cannot_cross_is_named_and_nothing_runs(project: Project) -> None:
     project.write(
         "eval_client.py",
@@ -211,6 +221,46 @@ def test_an_argument_that_cannot_cross_is_named_and_nothing_runs(project: Projec
         "eval_client: the argument 'client' (_thread.lock) cannot be handed to a worker process" in ended.out
     )
     assert not (project.folder / "ran").exists()
+
+
+def test_fresh_forgets_nothing_where_an_argument_cannot_cross(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    project.write("eval_one.py", WITH_FIXTURE)
+    project.pytest("--experiment", "x")
+    project.write(
+        "conftest.py",
+        """
+        import threading
+        import pytest
+
+        @pytest.fixture
+        def setting():
+            return threading.Lock()
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x", "--fresh", "--engine", "processes")
+
+    assert ended.outcomes == {"failed": 1}
+    assert project.values("x") == {"eval_product": [0, 10, 20, 30, 40, 50]}
+
+
+def test_a_fresh_start_that_is_interrupted_leaves_nothing_old_behind(project: Project) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO + WAITS_FOR_GO.replace("eval_waits", "eval_later"))
+    (project.folder / "go").touch()
+    project.pytest("--experiment", "x")
+    for name in ("go", "calls.txt"):
+        (project.folder / name).unlink()
+
+    fresh = ("--experiment", "x", "--fresh", "--engine", "processes", "--workers", "1")
+    with project.started("-m", "pytest", *fresh) as run:
+        run.wait_until(lambda: project.read("calls.txt") == "0 ", "the first call")
+        run.interrupt()
+        run.has_written("stopping", to="err")
+        (project.folder / "go").touch()
+        run.end()
+
+    assert project.values("x") == {"eval_waits": [0]}
 
 
 def test_a_module_that_only_breaks_in_workers_is_told_with_its_traceback(project: Project) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from evalve.concurrency import Adaptive, Batch, Sequential, SlidingWindow
 from evalve.contracts import SAMPLE, Store, Strategy, Task
-from evalve.errors import DatasetError, ExperimentChanged, StrategyError
+from evalve.engines.loop import LoopEngine
+from evalve.errors import CrossingError, DatasetError, ExperimentChanged, StrategyError
 from evalve.options import Threshold, Tolerance
 from evalve.records import Result, Score
-from evalve.runner.evaluation import Outcome
+from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from recorded import done, record
@@ -582,6 +583,26 @@ async def test_fresh_forgets_what_was_recorded(store: Store) -> None:
 
     assert calls == ["a", "a", "b"]
     assert [r.tries for r in records(store)] == [1, 1]
+
+
+class RefusesToStart(LoopEngine):
+    async def start(self) -> None:
+        raise CrossingError("the argument 'client' cannot be handed over")
+
+
+async def test_fresh_forgets_nothing_where_the_engine_refuses_to_run_it(store: Store) -> None:
+    await running(runnable(quick, rows("a")), store)
+    again = runnable(quick, rows("a", "b"), fresh=True)
+
+    with pytest.raises(CrossingError):
+        await run_evaluation(
+            again,
+            store=store,
+            progress=Notes(),
+            engine_for=lambda evaluation, _: RefusesToStart(evaluation.call),
+        )
+
+    assert statuses(store) == [("a", "done")]
 
 
 def test_order_auto_starts_the_longest_first_and_records_in_dataset_order(store: Store) -> None:

@@ -15,7 +15,7 @@ from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from lending import KeepsDrafts, Numbered
-from running import Notes, records, rows, run, runnable, running, statuses
+from running import FailingStore, Notes, records, rows, run, runnable, running, statuses
 
 
 @pytest.fixture
@@ -177,6 +177,19 @@ def test_a_lender_that_never_lends_is_a_failure_of_the_infrastructure_and_no_sco
     assert outcome.info.done == 0
 
 
+def test_the_failure_shows_where_in_the_lender_it_broke(store: Store) -> None:
+    async def evaluate(id: str, thing: int) -> bool:
+        return True
+
+    run(runnable(evaluate, rows("a"), lenders={"thing": Numbered(fails=3)}), store)
+
+    (failed,) = records(store)
+    assert failed.failure is not None
+    traceback = failed.failure.traceback
+    assert 'raise ConnectionError("nobody answers")' in traceback
+    assert "evalve/runner" not in traceback
+
+
 def test_retries_of_the_persons_own_do_not_change_how_often_a_lender_is_asked(store: Store) -> None:
     async def evaluate(id: str, thing: int) -> bool:
         return True
@@ -323,6 +336,30 @@ def test_a_stop_ends_a_wait_inside_of_a_lender_and_records_nothing(store: Store)
 
     assert (outcome.interrupted, outcome.stop_reason) == (True, "enough")
     assert (full.ended, records(store)) == (2, [])
+
+
+class ToldOfCommits:
+    """A lender that notes whose record is safe."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @asynccontextmanager
+    async def lend(self, context: SampleContext) -> AsyncIterator[int]:
+        yield 1
+        context.when_committed(lambda: self.told.append(context.sample_id))
+
+
+def test_a_lender_is_not_told_of_a_commit_that_failed(store: Store) -> None:
+    async def evaluate(id: str, thing: int) -> bool:
+        return True
+
+    thing = ToldOfCommits()
+    failing: Any = FailingStore(store, after=1)
+    with pytest.raises(OSError, match="the disk is full"):
+        run(runnable(evaluate, rows("a", "b"), lenders={"thing": thing}, max_concurrency=1), failing)
+
+    assert thing.told == ["a"]
 
 
 def test_a_lender_that_returns_no_context_manager_is_told_so(store: Store) -> None:

@@ -79,6 +79,20 @@ def test_names_may_have_texts_bytes_and_paths(repository: Path, target: Path) ->
     }
 
 
+@pytest.mark.parametrize("kind", ["text", "path"])
+def test_a_name_in_a_directory_that_was_named_before_replaces_what_is_there(
+    repository: Path, target: Path, tmp_path: Path, kind: str
+) -> None:
+    (repository / "src" / "main.py").chmod(0o444)
+    (tmp_path / "repaired.py").write_text("print(2)\n")
+    other: Any = "print(2)\n" if kind == "text" else tmp_path / "repaired.py"
+
+    seed = Seed({"src": repository / "src", "src/main.py": other})
+
+    assert copied(seed, target) == {"src/": "", "src/main.py": "print(2)\n"}
+    assert (repository / "src" / "main.py").read_text() == "print(1)\n"
+
+
 def test_modes_and_times_are_kept(repository: Path, target: Path) -> None:
     (repository / "empty").chmod(0o500)
     os.utime(repository / "run.sh", ns=(5_000_000_000, 7_000_000_000))
@@ -158,6 +172,12 @@ class TestMistakes:
             DeclarationError, match=r"there is no 'nope' to put into the workspace; looked in /"
         ):
             Seed("nope", folder=tmp_path)
+
+    def test_two_paths_of_one_name_are_refused(self, repository: Path, tmp_path: Path) -> None:
+        (tmp_path / "run.sh").touch()
+
+        with pytest.raises(DeclarationError, match=r"run\.sh' and '.*/run\.sh' have one name; give each its"):
+            Seed([repository / "run.sh", tmp_path / "run.sh"])
 
     def test_a_single_file_is_passed_in_a_list(self, repository: Path) -> None:
         with pytest.raises(DeclarationError, match=r"run.sh' is not a directory: pass a list"):

@@ -11,16 +11,20 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalve.contracts import SampleContext
+from evalve.contracts import CallLog, SampleContext
 from evalve.engines.channel import framed, received
 from evalve.engines.crossing import (
     Answer,
     CallBegins,
     CallEnds,
     EndWait,
+    Event,
+    FileKept,
+    KeepFile,
     NotReady,
     Opening,
     StopRun,
@@ -29,6 +33,7 @@ from evalve.engines.crossing import (
     Work,
 )
 from evalve.errors import CrossingError, WorkerDied
+from evalve.traces import NotKept, Trace
 
 CLOSE_WITHIN_S = 2.0
 """How long a worker may take to end by itself: it keeps what its calls have taught it."""
@@ -75,15 +80,24 @@ class Child:
     async def run(self, work: Work, context: SampleContext) -> Answer:
         """One try of a sample; `WorkerDied` where the process does not survive it."""
         waits = _Waits(context, self, work.number)
+        counted = CallLog()
         await self._send(work)
         try:
             while (message := await self._next_message()) is not None:
                 if message.work != work.number:
                     continue  # of a thread that an earlier sample has left behind
+                if isinstance(message, Answer | CallEnds):
+                    _count(message.calls.since(counted), context)
+                    counted = message.calls
                 if isinstance(message, Answer):
                     return message
-                waits.take(message)
-                await asyncio.sleep(0)  # a wait that begins or ends does so before the next message counts
+                if isinstance(message, Event):
+                    _trace(context).take_over(message.event_json)
+                elif isinstance(message, KeepFile):
+                    self.tell(await _kept(message, _trace(context)))
+                else:
+                    waits.take(message)
+                    await asyncio.sleep(0)  # one that begins or ends does so before the next message counts
         finally:
             await waits.end()
         how = await self._how_it_died()
@@ -170,6 +184,26 @@ def _started(end: socket.socket) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         process_group=0,
     )
+
+
+def _count(made: CallLog, context: SampleContext) -> None:
+    context.calls.add(made)
+    if context.account is not None:
+        context.account.count_elsewhere(made)
+
+
+def _trace(context: SampleContext) -> Trace:
+    assert context.trace is not None  # or the worker had none
+    return context.trace
+
+
+async def _kept(file: KeepFile, trace: Trace) -> FileKept:
+    """In a thread, because copying may take a while."""
+    try:
+        keep = partial(trace.keep_file, Path(file.path), name=file.name)
+        return FileKept(file.work, file.file, await asyncio.to_thread(keep))
+    except NotKept as why:
+        return FileKept(file.work, file.file, None, str(why))
 
 
 class _Waits:

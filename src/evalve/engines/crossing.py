@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import pickle
 import sys
 import traceback
@@ -19,9 +18,9 @@ from typing import Any, NamedTuple
 from evalve import metrics
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import CrossingError, ResultError
-from evalve.jsontext import to_json
 from evalve.metrics import Metric
 from evalve.options import Options
+from evalve.records import Artefact
 
 RUN_HERE = "run it in this process (engine='auto', without --engine processes)"
 
@@ -111,9 +110,35 @@ class CallBegins(NamedTuple):
 
 
 class CallEnds(NamedTuple):
-    """The call has ended."""
+    """The call has ended. What the calls of the try came to so far comes at once, as events do."""
 
     work: int
+    calls: CallLog
+
+
+class KeepFile(NamedTuple):
+    """The sample leaves a file, which it may change or remove as soon as it is told that it is kept."""
+
+    work: int
+    file: int
+    path: str
+    name: str
+
+
+class FileKept(NamedTuple):
+    """To the worker: what became of the file."""
+
+    work: int
+    file: int
+    artefact: Artefact | None
+    problem: str = ""
+
+
+class Event(NamedTuple):
+    """The sample leaves an event. It comes at once: of a process that is killed, nothing comes later."""
+
+    work: int
+    event_json: str
 
 
 class StopRun(NamedTuple):
@@ -145,7 +170,8 @@ class Answer(NamedTuple):
     value: bytes | None
     error: PackedError | None
     calls: CallLog
-    events: list[dict[str, Any]]
+    events_left_out: int
+    """How many found no room in the trace; the others have come before."""
 
 
 # -- values
@@ -361,14 +387,3 @@ def _below(trace: TracebackType | None, own_folders: tuple[str, ...]) -> Traceba
     ):
         trace = trace.tb_next
     return trace
-
-
-# -- calls and traces
-
-
-def plain_events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, or what would be recorded of them where something in them cannot cross."""
-    if _dumped_or_none(events) is not None:
-        return events
-    recorded: list[dict[str, Any]] = json.loads(to_json(events))
-    return recorded

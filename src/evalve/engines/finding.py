@@ -109,6 +109,7 @@ def _loaded_from(name: str, file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported as a module")
     module = importlib.util.module_from_spec(spec)
+    _make_sure_of_parents(name)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -116,6 +117,18 @@ def _loaded_from(name: str, file: str) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+def _make_sure_of_parents(name: str) -> None:
+    """Whoever imports `a.b` by name, as pickle does, needs an `a`; pytest makes one too."""
+    parent = name.rpartition(".")[0]
+    if not parent or parent in sys.modules:
+        return
+    try:
+        importlib.import_module(parent)
+    except ImportError:
+        _make_sure_of_parents(parent)
+        sys.modules[parent] = ModuleType(parent)
 
 
 def _is_found(name: str, file: str) -> bool:

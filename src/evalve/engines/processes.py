@@ -103,12 +103,9 @@ class ProcessEngine:
         )
 
     def _value_of(self, answer: Answer, context: SampleContext) -> Any:
-        context.calls.add(answer.calls)
         context.calls.ordinals.update(answer.calls.ordinals)
-        if context.account is not None:
-            context.account.count_elsewhere(answer.calls)
         if context.trace is not None:
-            context.trace.extend(answer.events)
+            context.trace.leave_out(answer.events_left_out)
         if answer.error is not None:
             error = restored_error(answer.error, self._name_here)
             if isinstance(error, StopIteration):

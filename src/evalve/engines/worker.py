@@ -15,7 +15,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,9 @@ from evalve.engines.crossing import (
     CallBegins,
     CallEnds,
     EndWait,
+    Event,
+    FileKept,
+    KeepFile,
     NotReady,
     Opening,
     PackedError,
@@ -39,12 +43,12 @@ from evalve.engines.crossing import (
     loaded,
     packed_error,
     packed_value,
-    plain_events,
 )
 from evalve.engines.finding import Modules
 from evalve.errors import CrossingError, EvalveError
 from evalve.options import Options
-from evalve.traces import Trace
+from evalve.records import Artefact
+from evalve.traces import NotKept, Trace
 
 T = TypeVar("T")
 
@@ -54,8 +58,8 @@ AccountFor = Callable[[Options], Any]
 _OUR_FOLDER = str(Path(__file__).parent)
 
 
-def serve(end: socket.socket, *, account_for: AccountFor) -> None:
-    """Work until the parent closes the socket."""
+def serve(end: socket.socket, *, account_for: AccountFor, secrets: Sequence[str] = ()) -> None:
+    """Work until the parent closes the socket. No trace shows one of the secrets."""
     _ignore_interrupts()
     channel = Channel(end)
     opening = channel.receive()
@@ -65,7 +69,7 @@ def serve(end: socket.socket, *, account_for: AccountFor) -> None:
     sys.path[:] = opening.sys_path
     sys.argv[:] = opening.sys_argv
     try:
-        worker = _Worker(channel, opening, account_for(opening.options))
+        worker = _Worker(channel, opening, account_for(opening.options), secrets)
     except BaseException as error:  # whatever importing a person's module raises, the parent tells it
         channel.send(NotReady(_in_words(error, opening)))
         return
@@ -74,22 +78,26 @@ def serve(end: socket.socket, *, account_for: AccountFor) -> None:
 
 
 class _Worker:
-    def __init__(self, channel: Channel, opening: Opening, account: Any) -> None:
+    def __init__(self, channel: Channel, opening: Opening, account: Any, secrets: Sequence[str]) -> None:
         self._channel = channel
         self._account = account
+        self._secrets = secrets
         self._modules = Modules(opening.main)
         self._function = self._modules.function(opening.function)
         self._arguments = self._unpacked(opening.arguments, opening.function.qualname)
         self._leading = tuple(self._unpacked(opening.leading, opening.function.qualname).values())
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._surroundings: WorkerSurroundings | None = None
+        self._files = Files(channel, work=-1)
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="evalve-listen", daemon=True).start()
         while (work := self._inbox.get()) is not None:
-            self._surroundings = WorkerSurroundings(self._channel, work.number)
+            self._surroundings = WorkerSurroundings(self._channel, work)
+            self._files = Files(self._channel, work.number)
             answer = contextvars.copy_context().run(self._answer, work, self._surroundings)
             surroundings, self._surroundings = self._surroundings, None
+            self._files.close()
             _flush()
             with suppress(OSError):  # the parent is gone, and the other thread ends this process
                 self._channel.send(answer)
@@ -101,13 +109,14 @@ class _Worker:
                 self._inbox.put(message)
             elif isinstance(message, EndWait) and (surroundings := self._surroundings) is not None:
                 surroundings.end_wait(message.wait)
+            elif isinstance(message, FileKept):
+                self._files.take(message)
         if self._surroundings is not None:
             os._exit(1)  # nobody waits for the sample any more
         self._inbox.put(None)
 
     def _answer(self, work: Work, surroundings: WorkerSurroundings) -> Answer:
-        calls = CallLog(ordinals=dict(work.ordinals))
-        trace = Trace() if work.leaves_trace else None
+        trace = self._trace(work.number) if work.leaves_trace else None
         SAMPLE.set(
             SampleContext(
                 work.experiment,
@@ -115,16 +124,21 @@ class _Worker:
                 work.sample_id,
                 work.repeat,
                 work.try_number,
-                calls,
+                surroundings.calls,
                 surroundings=surroundings,
                 trace=trace,
                 account=self._account,
             )
         )
         value, error = self._called(work)
-        return Answer(
-            work.number, value, error, calls, plain_events(trace.events()) if trace is not None else []
-        )
+        left_out = 0 if trace is None else trace.left_out
+        return Answer(work.number, value, error, surroundings.calls, left_out)
+
+    def _trace(self, work: int) -> Trace:
+        def tell(event_json: str) -> None:
+            self._channel.send(Event(work, event_json))
+
+        return Trace(keep_file=self._files.keep, secrets=self._secrets, tell=tell)
 
     def _called(self, work: Work) -> tuple[bytes | None, PackedError | None]:
         try:
@@ -151,9 +165,11 @@ class WorkerSurroundings:
     A worker serves one sample at a time, so that one which is parked keeps its slot all the same.
     """
 
-    def __init__(self, channel: Channel, work: int) -> None:
+    def __init__(self, channel: Channel, work: Work) -> None:
+        self.calls = CallLog(ordinals=dict(work.ordinals))
+        """What the sample's calls come to."""
         self._channel = channel
-        self._work = work
+        self._work = work.number
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = {}
         self._callbacks: list[Callable[[], None]] = []
@@ -177,7 +193,7 @@ class WorkerSurroundings:
         self._channel.send(CallBegins(self._work))
 
     def call_ends(self) -> None:
-        self._channel.send(CallEnds(self._work))
+        self._channel.send(CallEnds(self._work, self.calls))
 
     def stop_run(self, reason: str) -> None:
         self._channel.send(StopRun(self._work, reason))
@@ -202,6 +218,44 @@ class WorkerSurroundings:
         waiting = self._waiting.get(number)
         if waiting is not None:
             waiting[1].cancel()
+
+
+class Files:
+    """Has the files of one sample kept by the parent, whose store it is. Any thread may ask."""
+
+    def __init__(self, channel: Channel, work: int) -> None:
+        self._channel = channel
+        self._work = work
+        self._lock = threading.Lock()
+        self._asked: list[Future[Artefact]] = []
+        self._is_over = False
+
+    def keep(self, source: Path, *, name: str) -> Artefact:
+        with self._lock:
+            if self._is_over:
+                raise NotKept("its sample has ended")
+            number, kept = len(self._asked), Future[Artefact]()
+            self._asked.append(kept)
+        self._channel.send(KeepFile(self._work, number, str(source), name))
+        return kept.result()
+
+    def take(self, message: FileKept) -> None:
+        with self._lock:
+            if self._is_over or message.work != self._work:
+                return  # whoever asked has heard that its sample has ended
+            kept = self._asked[message.file]
+            if message.artefact is not None:
+                kept.set_result(message.artefact)
+            else:
+                kept.set_exception(NotKept(message.problem))
+
+    def close(self) -> None:
+        """The sample has ended: nobody answers a thread that it has left behind."""
+        with self._lock:
+            self._is_over = True
+            for kept in self._asked:
+                if not kept.done():
+                    kept.set_exception(NotKept("its sample has ended"))
 
 
 def _ignore_interrupts() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalve.clock import utc_text
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
-from evalve.errors import EvalveError
+from evalve.errors import EvalveError, LenderError
 from evalve.records import Failure, Status, Try
 from evalve.runner.failing import failure_class_of, is_skip, skip_reason
 from evalve.runner.retries import Tried
@@ -85,8 +85,8 @@ class Attempted:
             self.failure = Failure("Skipped", _message(skip_reason(error)))
             return
         self.status = "failed"
-        ours = isinstance(error, EvalveError)
-        text = "" if ours else _traceback(error)
+        raised = error.__cause__ if isinstance(error, LenderError) and error.__cause__ is not None else error
+        text = "" if isinstance(raised, EvalveError) else _traceback(raised)
         made_calls = bool(self.calls.requests or self.calls.cached)
         failure_class = failure_class_of(error, made_calls=made_calls)
         self.infrastructure_failures += failure_class == "infrastructure"

@@ -72,7 +72,9 @@ class Commits:
         else:
             self.on_error(error)
         for draft in drafts if self._callbacks else ():
-            self.call_back(self._callbacks.pop(id(draft), ()))
+            callbacks = self._callbacks.pop(id(draft), ())
+            if error is None:  # else what would be undone is all that there is of the sample
+                self.call_back(callbacks)
         self._on_their_way -= len(drafts)
         self.on_commit()
         self._room.set()

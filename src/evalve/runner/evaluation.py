@@ -20,6 +20,7 @@ from evalve.clock import utc_text
 from evalve.contracts import (
     WAITS_FOR_LIMITS,
     CallsView,
+    Engine,
     EngineFor,
     EvaluationInfo,
     Progress,
@@ -28,6 +29,7 @@ from evalve.contracts import (
     Runnable,
     RunningStore,
     Store,
+    Strategy,
     Tally,
 )
 from evalve.errors import ExperimentChanged
@@ -78,18 +80,17 @@ async def run_evaluation(
     """Run what is missing, record it, and judge the whole. No trace shows one of the secrets."""
     carry_samples_into_threads()
     await _refuse_changes(evaluation, store, tell=progress.note)
-    if evaluation.options.fresh:
-        store.forget(evaluation.spec.experiment, evaluation.spec.key)
-    evaluation_id = await store.open_evaluation(evaluation.spec)
-    tally = Tally(evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic())
-    if calls is not None:
-        tally.held_by, tally.spent = calls.held_by, calls.spent
+    strategy = _strategy(evaluation)
     async with _opened(evaluation.rows) as rows:
-        journey = _Journey(
-            evaluation, evaluation_id, rows, store, tally, engine_for, calls, git_commit, secrets
-        )
-        with closing(journey.engine):
-            await journey.engine.start()
+        with closing(engine_for(evaluation, strategy)) as engine:
+            await engine.start()
+            if evaluation.options.fresh:  # not before whoever may refuse to run it
+                store.forget(evaluation.spec.experiment, evaluation.spec.key)
+            evaluation_id = await store.open_evaluation(evaluation.spec)
+            journey = _Journey(
+                evaluation, evaluation_id, rows, store, strategy, engine, calls, git_commit, secrets
+            )
+            tally = journey.tally
             await store.begin_run(journey.run, total=journey.plan.total)
             progress.started(tally)
             try:
@@ -113,15 +114,21 @@ class _Journey:
         evaluation_id: int,
         rows: Rows,
         store: RunningStore,
-        tally: Tally,
-        engine_for: EngineFor,
+        strategy: Strategy,
+        engine: Engine,
         calls: CallsView | None,
         git_commit: str | None,
         secrets: Sequence[str],
     ) -> None:
         asked = evaluation.options
-        self.tally = tally
+        self.tally = tally = Tally(
+            evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic()
+        )
+        if calls is not None:
+            tally.held_by, tally.spent = calls.held_by, calls.spent
         self.rows = rows
+        self.strategy = strategy
+        self.engine = engine
         self.plan = Plan(
             rows,
             store,
@@ -129,13 +136,6 @@ class _Journey:
             key=evaluation.spec.key,
             repeat=asked.repeat or 1,
             longest_first=asked.order == "auto",
-        )
-        self.strategy = concurrency.choose(
-            evaluation.strategy,
-            is_async=evaluation.is_async,
-            workers=concurrency.workers_for(asked),
-            max_concurrency=asked.max_concurrency,
-            throttle_s=asked.throttle_s,
         )
         self.run = RunInfo(
             id=uuid.uuid4().hex[:12],
@@ -156,7 +156,6 @@ class _Journey:
         self._calls_before = calls.totals() if calls is not None else {}
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
-        self.engine = engine_for(evaluation, self.strategy)
         self._commits = Commits(store, tally)
         self._samples = SampleRunner(
             SampleSettings(
@@ -255,6 +254,17 @@ class _Signals:
         totals = self.calls.totals()
         lost = totals.get("retries", 0) - totals.get("refusals", 0)
         return int(lost), int(totals.get("requests", 0))
+
+
+def _strategy(evaluation: Runnable) -> Strategy:
+    asked = evaluation.options
+    return concurrency.choose(
+        evaluation.strategy,
+        is_async=evaluation.is_async,
+        workers=concurrency.workers_for(asked),
+        max_concurrency=asked.max_concurrency,
+        throttle_s=asked.throttle_s,
+    )
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a run itself costs: CPU time and memory of this process."""
+"""What a run itself costs: CPU time and memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from importlib import metadata
 
 
 def cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Of this process and of those that it started and that have ended, worker processes above all."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def peak_memory_bytes() -> int:
+    """Of this process alone."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

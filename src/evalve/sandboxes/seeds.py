@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from stat import S_IMODE
@@ -91,6 +91,8 @@ class Seed:
                 return
             target = to / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
+            if not entry.is_directory:
+                target.unlink(missing_ok=True)  # a file of its own in a directory that was copied before
             if entry.points_to is not None:
                 target.symlink_to(entry.points_to)
             elif entry.content is not None:
@@ -120,16 +122,26 @@ class Seed:
                 )
             yield Entry("", root)
         elif isinstance(files, list | tuple):
-            for path in files:
-                if not isinstance(path, str | os.PathLike):
-                    raise DeclarationError(f"files=[…] holds paths; got {path!r}")
-                found = self._path(path)
-                yield Entry(found.name, found)
+            yield from self._listed(files)
         else:
             raise DeclarationError(
                 "files= is a directory, a list of paths, or a dict of names with texts, bytes or paths; "
                 f"got {files!r}"
             )
+
+    def _listed(self, paths: Sequence[Any]) -> Iterator[Entry]:
+        named: dict[str, Any] = {}
+        for path in paths:
+            if not isinstance(path, str | os.PathLike):
+                raise DeclarationError(f"files=[…] holds paths; got {path!r}")
+            found = self._path(path)
+            if found.name in named:
+                raise DeclarationError(
+                    f"files=[…]: {str(named[found.name])!r} and {str(path)!r} have one name; "
+                    f"give each its own, as in files={{'{found.name}': Path({str(path)!r}), …}}"
+                )
+            named[found.name] = path
+            yield Entry(found.name, found)
 
     def _named(self, name: Any, value: Any) -> Entry:
         if not isinstance(name, str) or not _stays_inside(name):
