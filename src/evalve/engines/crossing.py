@@ -105,13 +105,13 @@ class EndWait(NamedTuple):
 
 
 class CallBegins(NamedTuple):
-    """The sample calls a provider."""
+    """The sample calls a provider, or a call goes on that has waited."""
 
     work: int
 
 
 class CallEnds(NamedTuple):
-    """The call has ended."""
+    """The call has ended, or waits."""
 
     work: int
 
