@@ -169,6 +169,62 @@ def test_a_sample_with_several_calls_lends_its_slot_when_all_of_them_are_parked(
     assert times.events == [("a starts", 0.0), ("b starts", 5.0)]
 
 
+def test_while_one_of_several_waits_of_a_sample_is_left_its_deadline_stands_still(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        await asyncio.gather(parked(asyncio.sleep(1), "a batch"), parked(asyncio.sleep(50), "a sandbox"))
+        return True
+
+    run(runnable(evaluate, rows("a"), timeout_s=2.0), store)
+
+    assert statuses(store) == [("a", "done")]
+
+
+def test_while_one_of_several_waits_of_a_sample_is_left_its_slot_is_lent(store: Store) -> None:
+    times = Times()
+
+    async def evaluate(id: str) -> bool:
+        if id == "a":
+            await asyncio.gather(parked(asyncio.sleep(1), "a batch"), parked(asyncio.sleep(50), "a sandbox"))
+        await asyncio.sleep(2)
+        times.note(f"{id} ends")
+        return True
+
+    run(runnable(evaluate, rows(*"abc"), strategy=Sequential()), store)
+
+    assert times.events == [("b ends", 2.0), ("c ends", 4.0), ("a ends", 52.0)]
+
+
+@pytest.mark.parametrize("first", ["the call", "the wait"])
+def test_a_call_that_works_beside_a_wait_needs_time_and_the_slot(store: Store, first: str) -> None:
+    times = Times()
+
+    async def evaluate(id: str) -> bool:
+        times.note(f"{id} starts")
+        if id == "a":
+            work, wait = call_of(asyncio.sleep(5))(), parked(asyncio.sleep(20), "a batch")
+            await asyncio.gather(*((work, wait) if first == "the call" else (wait, work)))
+        return True
+
+    run(runnable(evaluate, rows(*"ab"), strategy=Sequential()), store)
+
+    assert times.events == [("a starts", 0.0), ("b starts", 5.0)]
+    assert [round(record.working_s, 6) for record in records(store)] == [5.0, 0.0]
+
+
+def test_a_wait_within_a_wait_does_not_let_the_deadline_go_on(store: Store) -> None:
+    async def several_steps() -> None:
+        await parked(asyncio.sleep(1), "a batch")
+        await asyncio.sleep(30)
+
+    async def evaluate(id: str) -> bool:
+        await parked(several_steps(), "a sandbox")
+        return True
+
+    run(runnable(evaluate, rows("a"), timeout_s=2.0), store)
+
+    assert statuses(store) == [("a", "done")]
+
+
 def test_progress_shows_why_samples_wait(store: Store) -> None:
     notes = Notes()
     seen: list[dict[str, int]] = []
@@ -269,6 +325,61 @@ class TestAStop:
 
         run(runnable(evaluate, rows("a")), store)
 
+        assert statuses(store) == []
+
+    @pytest.mark.parametrize("together", ["gather", "task group"])
+    def test_lets_a_call_in_flight_end_before_the_waits_beside_it(self, store: Store, together: str) -> None:
+        times = Times()
+
+        async def works() -> None:
+            await asyncio.sleep(10)
+            times.note("the call has its answer")
+
+        async def waits() -> None:
+            try:
+                await sample().held(asyncio.sleep(1000), "limits")
+            finally:
+                times.note("the wait ends")
+
+        async def evaluate(id: str) -> bool:
+            asyncio.get_running_loop().call_later(3, sample().stop_run, "enough")
+            calls = [call_of(waits())(), call_of(works())()]
+            if together == "gather":
+                await asyncio.gather(*calls)
+            else:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(_awaited(call)) for call in calls]
+                await tasks[0]
+            return True
+
+        run(runnable(evaluate, rows("a")), store)
+
+        assert times.events == [("the call has its answer", 10.0), ("the wait ends", 10.0)]
+        assert statuses(store) == []
+
+    def test_lets_no_wait_begin_beside_a_call_in_flight(self, store: Store) -> None:
+        times = Times()
+        asked_for: list[str] = []
+
+        async def works() -> None:
+            await asyncio.sleep(10)
+            times.note("the call has its answer")
+
+        async def limit() -> None:
+            asked_for.append("a place")
+
+        async def waits() -> None:
+            await asyncio.sleep(5)
+            await sample().held(limit(), "limits")
+
+        async def evaluate(id: str) -> bool:
+            asyncio.get_running_loop().call_later(3, sample().stop_run, "enough")
+            await asyncio.gather(call_of(waits())(), call_of(works())())
+            return True
+
+        run(runnable(evaluate, rows("a")), store)
+
+        assert (times.events, asked_for) == ([("the call has its answer", 10.0)], [])
         assert statuses(store) == []
 
     @pytest.mark.parametrize("swallow", ["except", "gather"])

@@ -104,13 +104,13 @@ class EndWait(NamedTuple):
 
 
 class CallBegins(NamedTuple):
-    """The sample calls a provider."""
+    """The sample calls a provider, or a call goes on that has waited."""
 
     work: int
 
 
 class CallEnds(NamedTuple):
-    """The call has ended. What the calls of the try came to so far comes at once, as events do."""
+    """The call has ended, or waits. What the calls of the try came to so far comes along, as events do."""
 
     work: int
     calls: CallLog

@@ -172,6 +172,8 @@ class WorkerSurroundings:
         self._work = work.number
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = {}
+        self._calling: list[asyncio.Task[Any] | None] = []
+        """The task of each call that is under way: it waits there too."""
         self._callbacks: list[Callable[[], None]] = []
 
     async def held(self, awaitable: Awaitable[T], reason: str) -> T:
@@ -179,21 +181,30 @@ class WorkerSurroundings:
         assert task is not None
         number = next(self._numbers)
         self._waiting[number] = (asyncio.get_running_loop(), task)
+        calls = self._calling.count(task)
         self._channel.send(WaitBegins(self._work, number, reason))
+        self._send_each(CallEnds(self._work, self.calls), calls)  # to the parent, a call that waits is none
         try:
             return await awaitable
         finally:
             del self._waiting[number]
+            self._send_each(CallBegins(self._work), calls)
             self._channel.send(WaitEnds(self._work, number))
 
     async def parked(self, awaitable: Awaitable[T], reason: str) -> T:
         return await self.held(awaitable, reason)
 
     def call_begins(self) -> None:
+        self._calling.append(asyncio.current_task())
         self._channel.send(CallBegins(self._work))
 
     def call_ends(self) -> None:
+        self._calling.remove(asyncio.current_task())
         self._channel.send(CallEnds(self._work, self.calls))
+
+    def _send_each(self, message: Any, times: int) -> None:
+        for _ in range(times):
+            self._channel.send(message)
 
     def stop_run(self, reason: str) -> None:
         self._channel.send(StopRun(self._work, reason))

@@ -195,13 +195,10 @@ class Exchange:
 
     async def __aenter__(self) -> Outcome:
         sample = self._sample
-        if sample is not None:
-            if sample.surroundings is not None:
-                sample.surroundings.call_begins()
-            if sample.trace is not None:
-                self._started_s, self._began_s = time.time(), self._gate.clock.now_s()
+        if sample is not None and sample.trace is not None:
+            self._started_s, self._began_s = time.time(), self._gate.clock.now_s()
         try:
-            outcome = await self._from_cache()
+            outcome = await self._answer_of_sample()
         except BaseException as error:
             await self._left()
             if isinstance(error, SendError | MissingKey | LocalUnavailable):
@@ -231,10 +228,19 @@ class Exchange:
                 self._tries.end()
             if self._turn is not None:
                 self._turn.end()
-            if self._sample is not None and self._sample.surroundings is not None:
-                self._sample.surroundings.call_ends()
 
     # -- the layers, from the outermost to the sender
+
+    async def _answer_of_sample(self) -> Outcome:
+        """A call until its answer comes. Reading a stream is the sample's own work, at its own pace."""
+        surroundings = None if self._sample is None else self._sample.surroundings
+        if surroundings is None:
+            return await self._from_cache()
+        surroundings.call_begins()
+        try:
+            return await self._from_cache()
+        finally:
+            surroundings.call_ends()
 
     async def _from_cache(self) -> Outcome:
         key = self._key()

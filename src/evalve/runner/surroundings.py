@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from evalve.contracts import Tally
 from evalve.runner.turns import Body
@@ -36,6 +36,14 @@ class RunSurroundings:
         Ctrl-C ends waits from a signal handler, which may interrupt this very thread."""
 
 
+class _Wait(NamedTuple):
+    """One that is under way."""
+
+    task: asyncio.Task[Any]
+    reason: str
+    parks: bool
+
+
 class AttemptSurroundings:
     """One attempt, all its tries included. What most attempts never use has its beginning in the class."""
 
@@ -45,10 +53,10 @@ class AttemptSurroundings:
     """Whether a stop has ended a wait of it: then what it comes to is no result."""
     callbacks: tuple[Callable[[], None], ...] = ()
     """What follows when its record is committed."""
-    _calls = 0
-    _parked = 0
-    _tasks: tuple[asyncio.Task[Any], ...] = ()
-    """Those that wait now."""
+    _waits: tuple[_Wait, ...] = ()
+    _calling: tuple[asyncio.Task[Any] | None, ...] = ()
+    """The task of each call that is under way; a call works while its task does not wait."""
+    _until_no_call_works: tuple[Future[None], ...] = ()
     _still_since_s: float | None = None
     _deadline: asyncio.Timeout | None = None
     _due_s: float | None = None
@@ -63,50 +71,49 @@ class AttemptSurroundings:
 
     # -- what code of a sample asks for
 
-    async def held(self, awaitable: Awaitable[T], reason: str) -> T:
+    def held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait with the deadline standing still and the slot kept."""
-        task = self._begin(awaitable, reason)
-        try:
-            return await awaitable
-        except asyncio.CancelledError:
-            if self.wait_ended:
-                raise WaitEnded from None
-            raise
-        finally:
-            self._end(task, reason)
+        return self._waited(awaitable, reason, parks=False)
 
-    async def parked(self, awaitable: Awaitable[T], reason: str) -> T:
+    def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """The same with the slot lent to others; afterwards wait for another one."""
-        if not self._run.lends_slots:
-            return await self.held(awaitable, reason)
-        return await self.parked_between_tries(awaitable, reason)
+        return self._waited(awaitable, reason, parks=self._run.lends_slots)
 
-    async def parked_between_tries(self, awaitable: Awaitable[T], reason: str) -> T:
+    def parked_between_tries(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """The same where the function is not running, whatever its engine."""
-        task = self._begin(awaitable, reason, parks=True)
+        return self._waited(awaitable, reason, parks=True)
+
+    async def _waited(self, awaitable: Awaitable[T], reason: str, *, parks: bool) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        wait = _Wait(task, reason, parks)
+        self._begin(wait)
         try:
+            if self._body.is_stopping():
+                self._refuse(awaitable)
             try:
                 return await awaitable
             finally:
-                if not self.wait_ended and not self._body.is_cancelling():
+                if parks and not self.wait_ended and not self._body.is_cancelling():
                     await self._slot()
         except asyncio.CancelledError:
-            if self.wait_ended:
-                raise WaitEnded from None
-            raise
+            if not self.wait_ended:
+                raise
+            await self._no_call_works()
+            raise WaitEnded from None
         finally:
-            self._end(task, reason, parks=True)
+            self._end(wait)
 
     def call_begins(self) -> None:
-        """Calls tell when they wait. While one does not, time counts and the slot is needed."""
+        """While a call works, time counts and the slot is needed. It waits in the task that tells this."""
         with self._lock:
-            self._calls += 1
-            self._move_on()
+            self._calling += (asyncio.current_task(),)
+            self._stand_still_or_move_on()
 
     def call_ends(self) -> None:
         with self._lock:
-            self._calls -= 1
-            self._stand_still_if_all_wait()
+            self._calling = _without(asyncio.current_task(), self._calling)
+            self._stand_still_or_move_on()
 
     def stop_run(self, reason: str) -> None:
         """Any thread may ask for it: no further call can succeed."""
@@ -119,15 +126,12 @@ class AttemptSurroundings:
 
     def end_waits(self) -> None:
         """The run stops: let every wait of the attempt raise `WaitEnded`."""
-        with self._lock:
-            tasks = self._tasks
-            self.wait_ended = self.wait_ended or bool(tasks)
-        for task in tasks:
-            loop = task.get_loop()
+        for wait in self._waits:
+            loop = wait.task.get_loop()
             if loop is self._loop:
-                task.cancel()
+                self._cancel(wait)
             else:
-                loop.call_soon_threadsafe(self._cancel_if_waiting, task)
+                loop.call_soon_threadsafe(self._cancel, wait)
 
     @contextmanager
     def under(self, deadline: asyncio.Timeout) -> Iterator[None]:
@@ -140,41 +144,46 @@ class AttemptSurroundings:
 
     # -- counting
 
-    def _begin(self, awaitable: Awaitable[Any], reason: str, *, parks: bool = False) -> asyncio.Task[Any]:
-        task = asyncio.current_task()
-        assert task is not None
+    def _begin(self, wait: _Wait) -> None:
         with self._lock:
-            if self._body.is_stopping():
-                self.wait_ended = True
-                close = getattr(awaitable, "close", None)
-                if close is not None:
-                    close()  # a coroutine: or Python warns that it was never awaited
-                raise WaitEnded
-            self._tasks += (task,)
-            self._parked += parks
-            self._stand_still_if_all_wait()
+            self._waits += (wait,)
             waiting = self._run.tally.waiting
-            waiting[reason] = waiting.get(reason, 0) + 1
-        return task
+            waiting[wait.reason] = waiting.get(wait.reason, 0) + 1
+            self._stand_still_or_move_on()
 
-    def _end(self, task: asyncio.Task[Any], reason: str, *, parks: bool = False) -> None:
+    def _end(self, wait: _Wait) -> None:
         with self._lock:
-            at = self._tasks.index(task)
-            self._tasks = self._tasks[:at] + self._tasks[at + 1 :]
-            self._parked -= parks
-            self._move_on()
-            self._run.tally.waiting[reason] -= 1
+            self._waits = _without(wait, self._waits)
+            self._run.tally.waiting[wait.reason] -= 1
+            self._stand_still_or_move_on()
 
-    def _stand_still_if_all_wait(self) -> None:
-        waiting = len(self._tasks)
-        if not waiting or waiting < self._calls:
+    def _stand_still_or_move_on(self) -> None:
+        if self._a_call_works():
+            self._move_on()
             return
+        for over in self._until_no_call_works:
+            if over.set_running_or_notify_cancel():
+                over.set_result(None)
+        self._until_no_call_works = ()
+        if not self._waits:
+            self._move_on()
+            return
+        self._stand_still()
+        if self._only_parks():
+            # not at once: what the attempt does beside this wait may be about to begin
+            self._soon_on_loop(self._lend_slot)
+
+    def _a_call_works(self) -> bool:
+        return any(all(wait.task is not task for wait in self._waits) for task in self._calling)
+
+    def _only_parks(self) -> bool:
+        return bool(self._waits) and all(wait.parks for wait in self._waits)
+
+    def _stand_still(self) -> None:
         if self._still_since_s is None:
             self._still_since_s = self._loop.time()
             if self._deadline is not None:
                 self._on_loop(self._stop_deadline)
-        if self._parked == waiting:
-            self._on_loop(self._body.give_slot_back)
 
     def _move_on(self) -> None:
         if self._still_since_s is None:
@@ -185,10 +194,29 @@ class AttemptSurroundings:
         if self._deadline is not None:
             self._on_loop(self._go_on_with_deadline, still_s)
 
-    def _cancel_if_waiting(self, task: asyncio.Task[Any]) -> None:
+    # -- a stop
+
+    def _refuse(self, awaitable: Awaitable[Any]) -> NoReturn:
+        self.wait_ended = True
+        close = getattr(awaitable, "close", None)
+        if close is not None:
+            close()  # a coroutine: or Python warns that it was never awaited
+        raise WaitEnded
+
+    def _cancel(self, wait: _Wait) -> None:
         """On the task's own loop: meanwhile it may have been given what it waited for."""
-        if task in self._tasks:
-            task.cancel()
+        if wait in self._waits:
+            self.wait_ended = True
+            wait.task.cancel()
+
+    async def _no_call_works(self) -> None:
+        """Who raises now may cancel the attempt's other tasks: a call in flight is paid for, and may end."""
+        with self._lock:
+            if not self._a_call_works():
+                return
+            over: Future[None] = Future()
+            self._until_no_call_works += (over,)
+        await asyncio.wrap_future(over)
 
     # -- slots and deadlines, on the run's own loop
 
@@ -197,6 +225,18 @@ class AttemptSurroundings:
             act(*args)
         else:
             self._loop.call_soon_threadsafe(act, *args)
+
+    def _soon_on_loop(self, act: Callable[[], None]) -> None:
+        if asyncio._get_running_loop() is self._loop:
+            self._loop.call_soon(act)
+        else:
+            self._loop.call_soon_threadsafe(act)
+
+    def _lend_slot(self) -> None:
+        with self._lock:
+            lends = self._only_parks() and not self._a_call_works()
+        if lends:
+            self._body.give_slot_back()
 
     def _stop_deadline(self) -> None:
         deadline = self._deadline
@@ -228,3 +268,8 @@ class AttemptSurroundings:
             pass_on()
         else:
             self._body.slot().add_done_callback(pass_on)
+
+
+def _without(one: T, all_of_them: tuple[T, ...]) -> tuple[T, ...]:
+    at = all_of_them.index(one)
+    return all_of_them[:at] + all_of_them[at + 1 :]
