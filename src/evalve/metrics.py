@@ -34,6 +34,11 @@ class Metric:
     factory: Callable[..., Any] | None = None
     """Makes `compute` from arguments, where `@metric` stands on such a function."""
 
+    @property
+    def __name__(self) -> str:
+        """As functions have it."""
+        return self.name
+
     @overload
     def __call__(self) -> Metric: ...
     @overload

@@ -48,7 +48,7 @@ def pytest_load_initial_conftests(
     They are added last, so that a plugin that also wants one gets it; until then they are kept from
     being mistaken for paths.
     """
-    args[:] = with_our_trace(args)
+    args[:] = without_bare_concurrent(with_our_trace(args))
     others = _without_short_names(args, _names_taken(parser))
     known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
     # only the paths: pytest has already written into this record how far up conftest.py files count
@@ -68,6 +68,15 @@ def with_our_trace(args: Sequence[str]) -> list[str]:
     return [
         "--evalve-trace" if word == "--trace" and value in ("on", "off") else word
         for word, value in zip_longest(args, args[1:])
+    ]
+
+
+def without_bare_concurrent(args: Sequence[str]) -> list[str]:
+    """`--concurrent` is a switch in dotevals: without a number it asks for what async ones do anyway."""
+    return [
+        word
+        for word, value in zip_longest(args, args[1:])
+        if word != "--concurrent" or (value is not None and value.isdecimal())
     ]
 
 

@@ -154,9 +154,9 @@ class ForEach:
                 f"no installed package registers the dataset {name!r} under evalve.datasets"
                 f"{suggestion(name, registered.names)} (registered: {known})"
             )
-        make = registered[name].load()
-        where = caller()
+        return self._of_registered(name, registered[name].load(), caller())
 
+    def _of_registered(self, name: str, make: Callable[..., Any], where: str) -> Callable[..., Any]:
         def declare(*args: Any, columns: Any = None, **kwargs: Any) -> Any:
             source = make(*args, **kwargs)
             named = columns or getattr(source, "columns", None) or getattr(make, "columns", None)

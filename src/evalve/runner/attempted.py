@@ -76,7 +76,9 @@ class Attempted:
             EvalveError
         ) as error:  # nothing that is a score, or one that names a metric that does not exist
             self.status, self.scored, self.scores_json = "failed", None, "[]"
-            self.failure = Failure(type(error).__name__, str(error))
+            self.failure = Failure(
+                type(error).__name__, str(error), failure_class=failure_class_of(error, made_calls=False)
+            )
 
     def fail(self, error: BaseException) -> None:
         self.scored, self.scores_json, self.error = None, "[]", error

@@ -11,7 +11,7 @@ from fractions import Fraction
 from numbers import Number
 from typing import Any
 
-from evalve.errors import ResultError
+from evalve.errors import AnswerError, ResultError
 from evalve.jsontext import as_text, to_json
 from evalve.metrics import resolve
 from evalve.records import Result, Score
@@ -33,6 +33,8 @@ def to_scored(returned: Any) -> Scored:
     if isinstance(returned, Score):
         return Scored([_checked(returned)])
     if isinstance(returned, Result):
+        if returned.error is not None:
+            raise AnswerError(returned.error)
         scores = _flat(returned.scores)
         if not scores:
             raise ResultError("the evaluation returned a Result without any score")
