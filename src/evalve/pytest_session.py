@@ -24,6 +24,7 @@ from evalve.errors import EvalveError
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
+from evalve.pytest_traceback import down_to_the_person
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.secrecy import Environment
@@ -278,7 +279,10 @@ class EvalveSession:
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.problems:
-            pytest.fail(failure_text(told, outcome.info, store), pytrace=False)
+            failed = pytest.fail.Exception(failure_text(told, outcome.info, store), pytrace=False)
+            if outcome.first_error is not None and self._config.option.usepdb:
+                failed = failed.with_traceback(down_to_the_person(outcome.first_error))  # where --pdb stops
+            raise failed
         if told.is_empty or told.is_skipped:
             pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
 
