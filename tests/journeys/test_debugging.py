@@ -45,7 +45,13 @@ def test_the_debugger_stops_at_the_line_of_the_person(project: Project) -> None:
     project.write("eval_parsed.py", BROKEN.replace('("2", "none"), ', ""))
     command = [sys.executable, "-m", "pytest", "-q", "--pdb", "eval_parsed.py"]
     ended = subprocess.run(
-        command, cwd=project.folder, input="p seen\nc\n", capture_output=True, text=True, timeout=120
+        command,
+        cwd=project.folder,
+        input="p seen\nc\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert f"{project.folder}/helper.py(6)parse()" in ended.stdout
     assert "'seen {'" in ended.stdout

@@ -188,7 +188,7 @@ class ForEach:
                 " write it as `def`, or leave engine= out"
             )
         _refuse_second(function, path, where)
-        name = self._name or function.__qualname__.rpartition("<locals>.")[2]
+        name = self._name or _name_of(function)
         _refuse_second_of_name(name, function, path, where)
         evaluation = Evaluation(
             function=function,
@@ -311,6 +311,12 @@ def _check_execute(strategy: Strategy, where: str) -> None:
         raise DeclarationError(
             f"{where}: {name} is called as execute(tasks, progress_callback): {error}"
         ) from None
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """`Class.eval_x`, by the name that the function has now: those made in a loop are renamed."""
+    within = function.__qualname__.rpartition("<locals>.")[2].rpartition(".")
+    return f"{within[0]}{within[1]}{function.__name__}"
 
 
 def _column_names(columns: Any, where: str) -> tuple[str, ...]:
