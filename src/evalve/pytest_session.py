@@ -19,6 +19,7 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore
+from evalve.declare.experiments import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
@@ -40,7 +41,7 @@ class EvalveSession:
         """What to tell about each item, by node id."""
         self._config = config
         self._experiment_flag = experiment_flag
-        self._folder = Path(config.invocation_params.dir)
+        self._folder = project_folder(Path(config.invocation_params.dir))
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}

@@ -20,6 +20,7 @@ from evalve.declare.captured import captured_values
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.declare.lenders import lenders_among, settings_of
+from evalve.declare.scripts import declared_in_script
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, suggestion
 
@@ -190,6 +191,8 @@ class ForEach:
         _refuse_second(function, path, where)
         name = self._name or _name_of(function)
         _refuse_second_of_name(name, function, path, where)
+        if path is not None and function.__module__ == "__main__":
+            declared_in_script(path, name)
         evaluation = Evaluation(
             function=function,
             columns=columns,
