@@ -436,3 +436,36 @@ def test_export_writes_traces_on_request(records: Path, capsys: pytest.CaptureFi
 
     assert main(["export", "baseline"]) == 0
     assert "trace" not in json.loads(capsys.readouterr().out.splitlines()[0])
+
+
+def test_several_experiments_are_deleted_by_name_and_pattern(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["delete", "cand*", "baseline", "candidate", "--yes"]) == 0
+    assert capsys.readouterr().out == (
+        "deleted candidate with its 10 records\ndeleted baseline with its 10 records\n"
+    )
+    assert main(["delete", "x*", "--yes"]) == 1
+    assert "no experiment fits 'x*'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        (["cand*"], ["candidate"]),
+        (["--name", "line"], ["baseline"]),
+        (["--status", "running"], []),
+    ],
+)
+def test_list_shows_only_what_is_asked_for(
+    asked: list[str], listed: list[str], records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", *asked, "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == listed
+
+
+def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "x", "--formt", "csv"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: evalve export ")
+    assert said.endswith("evalve export: error: unrecognized arguments: --formt csv\n")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from evalve.declare.foreach import ForEach, foreach
+import pytest
+
+from doteval.core import Batch, ForEach, batch, foreach
 from evalve.records import Result, Score
 from evalve.wiring import run
 
-__all__ = ["ForEach", "Result", "Score", "foreach", "run"]
+fixture = pytest.fixture
+parametrize = pytest.mark.parametrize
+
+__all__ = ["Batch", "ForEach", "Result", "Score", "batch", "fixture", "foreach", "parametrize", "run"]

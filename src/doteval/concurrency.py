@@ -1,6 +1,10 @@
-"""doteval's concurrency strategies are evalve's."""
+"""doteval's concurrency strategies are evalve's; `Concurrency` of dotevals limits the calls of one client."""
 
 from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any, Protocol
 
 from evalve.concurrency import (
     Adaptive,
@@ -20,8 +24,134 @@ __all__ = [
     "AsyncConcurrencyStrategy",
     "Batch",
     "BatchStrategy",
+    "Concurrency",
     "Sequential",
     "SequentialStrategy",
     "SlidingWindow",
     "SlidingWindowStrategy",
+    "adaptive",
+    "fixed",
+    "sequential",
 ]
+
+
+class ConcurrencyStrategy(Protocol):
+    """Decides when the next call of a client may start."""
+
+    async def acquire(self) -> None: ...
+    async def release(self, error: Exception | None = None) -> None: ...
+    def reset(self) -> None: ...
+
+
+class fixed:
+    """At most `size` calls at once."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.reset()
+
+    async def acquire(self) -> None:
+        await self._places.acquire()
+
+    async def release(self, error: Exception | None = None) -> None:
+        self._places.release()
+
+    def reset(self) -> None:
+        self._places = asyncio.Semaphore(self.size)
+
+
+class sequential(fixed):
+    """One call at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+class adaptive:
+    """Begins with `initial` calls at once; each success allows a little more, each error much less."""
+
+    def __init__(
+        self, initial: int = 5, min: int = 1, max: int = 100, error_backoff: float = 0.7, **_: Any
+    ) -> None:
+        self.initial, self.min_concurrency, self.max_concurrency = initial, min, max
+        self.error_backoff = error_backoff
+        self.active_count = 0
+        self._allowed = float(initial)
+        self._changed = asyncio.Condition()
+
+    @property
+    def current(self) -> int:
+        return int(self._allowed)
+
+    async def acquire(self) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.active_count < self.current)
+            self.active_count += 1
+
+    async def release(self, error: Exception | None = None) -> None:
+        async with self._changed:
+            self.active_count -= 1
+            allowed = (
+                self._allowed + 1 / self._allowed if error is None else self._allowed * self.error_backoff
+            )
+            self._allowed = max(self.min_concurrency, min(self.max_concurrency, allowed))
+            self._changed.notify_all()
+
+    def reset(self) -> None:
+        self._allowed = float(self.initial)
+        self.active_count = 0
+        self._changed = asyncio.Condition()
+
+
+class Concurrency:
+    """`Concurrency(fixed(10)).wrap(client)`: a client whose async methods wait for their turn."""
+
+    def __init__(self, strategy: ConcurrencyStrategy | None = None) -> None:
+        self.strategy = strategy if strategy is not None else fixed(10)
+
+    async def acquire(self) -> None:
+        await self.strategy.acquire()
+
+    async def release(self, error: Exception | None = None) -> None:
+        await self.strategy.release(error)
+
+    def wrap(self, client: Any) -> ConcurrencyWrapper:
+        return ConcurrencyWrapper(client, self)
+
+    async def __aenter__(self) -> Concurrency:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.strategy.reset()
+
+
+class ConcurrencyWrapper:
+    """The client, its async methods limited; those of `client.chat.completions` too."""
+
+    def __init__(self, client: Any, concurrency: Concurrency) -> None:
+        self._client = client
+        self._concurrency = concurrency
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._client, name)
+        if inspect.iscoroutinefunction(attribute) or inspect.iscoroutinefunction(
+            getattr(attribute, "__call__", None)  # noqa: B004  # a mock, or an object whose call is async
+        ):
+            return self._limited(attribute)
+        if callable(attribute) or isinstance(attribute, str | bytes | int | float | None):
+            return attribute
+        return ConcurrencyWrapper(attribute, self._concurrency)
+
+    def _limited(self, function: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            await self._concurrency.acquire()
+            error: Exception | None = None
+            try:
+                return await function(*args, **kwargs)
+            except Exception as raised:
+                error = raised
+                raise
+            finally:
+                await self._concurrency.release(error)
+
+        return call

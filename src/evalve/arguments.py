@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalve.records import FAILURE_CLASSES
@@ -12,6 +13,7 @@ if TYPE_CHECKING:  # argparse has no public name for it, and at run time it take
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEFAULT_STORAGE = ".evalve/evalve.db"
+STATUSES = ("complete", "partial", "running")
 CACHE_ACTIONS = ("stats", "clear", "path", "verify")
 
 EXAMPLES = """\
@@ -37,6 +39,16 @@ exit codes: 0 all is well; 1 failed, not found, or a regression; 2 interrupted; 
 """
 
 
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """What was said; a word that its command does not know is an error with that command's usage."""
+    parser = command_line()
+    said, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        verbs = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+        verbs.choices.get(said.verb, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    return said
+
+
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evalve",
@@ -59,6 +71,7 @@ def command_line() -> argparse.ArgumentParser:
 
 _STORAGE_HELP = f"where records are (default: $EVALVE_STORAGE, then evalve.yaml, then {DEFAULT_STORAGE})"
 _EVALUATION_HELP = "only this evaluation"
+_PATTERN_HELP = "'try-*', with * for any letters and ? for one"
 
 
 def _add_first_steps(verbs: Verbs) -> None:
@@ -74,6 +87,9 @@ def _add_first_steps(verbs: Verbs) -> None:
 
 def _add_reading(verbs: Verbs) -> None:
     listing = verbs.add_parser("list", help="experiments, newest first")
+    listing.add_argument("pattern", nargs="?", metavar="PATTERN", help=f"only these: {_PATTERN_HELP}")
+    listing.add_argument("--name", metavar="TEXT", help="only those whose name contains this")
+    listing.add_argument("--status", choices=STATUSES, help="only those that are so")
     listing.add_argument("--json", action="store_true", help="for machines")
 
     show = verbs.add_parser(
@@ -154,8 +170,8 @@ def _add_keeping(verbs: Verbs) -> None:
     rename = verbs.add_parser("rename", help="give an experiment another name")
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
-    delete = verbs.add_parser("delete", help="delete an experiment and its records")
-    delete.add_argument("name", metavar="NAME")
+    delete = verbs.add_parser("delete", help="delete experiments and their records")
+    delete.add_argument("names", nargs="+", metavar="NAME", help=f"a name, or a pattern: {_PATTERN_HELP}")
     delete.add_argument("--yes", action="store_true", help="do not ask")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evalve.errors import DeclarationError
 
-_OURS = frozenset({"doteval", "evalve"})
+_OURS = frozenset({"doteval", "dotevals", "evalve"})
 
 
 def caller() -> str:

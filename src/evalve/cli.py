@@ -8,12 +8,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
-from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line
-from evalve.contracts import Store
-from evalve.declare.experiments import read_configuration
+from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
+from evalve.contracts import ExperimentInfo, Store
+from evalve.declare.experiments import project_folder, read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest
@@ -26,6 +27,7 @@ from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
+from evalve.show.overview import status_of_experiment
 from evalve.show.regressions import Outcome, regression_check
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
@@ -82,7 +84,7 @@ def _command(arguments: list[str]) -> int:
     _refuse_unknown("command", verb, ["run", *_VERBS, "simulate"])
     if verb == "cache" and (inner := _place_of_verb(arguments[place + 1 :])) is not None:
         _refuse_unknown("cache action", arguments[place + 1 + inner], CACHE_ACTIONS)
-    return _VERBS[verb](command_line().parse_args(arguments))
+    return _VERBS[verb](parsed(arguments))
 
 
 def _refuse_unknown(kind: str, word: str, known: Sequence[str]) -> None:
@@ -118,7 +120,18 @@ def _list(said: argparse.Namespace) -> int:
         if said.storage:
             raise
         experiments = []  # nothing was recorded here yet, which is no mistake
-    return _print([list_json(experiments)] if said.json else list_text(experiments, width=_width()))
+    chosen = [one for one in experiments if _is_asked_for(one, said)]
+    if experiments and not chosen and not said.json:
+        return _print([f"none of {plural(len(experiments), 'experiment')} is so"])
+    return _print([list_json(chosen)] if said.json else list_text(chosen, width=_width()))
+
+
+def _is_asked_for(experiment: ExperimentInfo, said: argparse.Namespace) -> bool:
+    return (
+        fnmatchcase(experiment.name, said.pattern or "*")
+        and (said.name or "") in experiment.name
+        and said.status in (None, status_of_experiment(experiment))
+    )
 
 
 def _show(said: argparse.Namespace) -> int:
@@ -220,15 +233,30 @@ def _rename(said: argparse.Namespace) -> int:
 
 
 def _delete(said: argparse.Namespace) -> int:
-    with _store(said, said.name) as store:
-        found = experiment_named(store, said.name)
-        what = f"{found.name} with its {plural(found.done + found.failed + found.skipped, 'record')}"
-        if not said.yes and not _agreed(f"delete {what}? [y/N] ", to="delete"):
+    with _store(said, *said.names) as store:
+        found = list(dict.fromkeys(name for text in said.names for name in _experiments_named(store, text)))
+        records = {one.name: one.done + one.failed + one.skipped for one in store.experiments()}
+        whats = [f"{name} with its {plural(records[name], 'record')}" for name in found]
+        question = f"delete {visible(', '.join(whats))}? [y/N] "
+        if not said.yes and not _agreed(question, to="delete"):
             print("nothing was deleted", file=sys.stderr)
             return FAILED
-        store.delete(found.name)
-        forget_experiment(store.url, found.name)
-    return _print([visible(f"deleted {what}")])
+        for name, what in zip(found, whats, strict=True):
+            store.delete(name)
+            forget_experiment(store.url, name)
+            _print([visible(f"deleted {what}")])
+    return OK
+
+
+def _experiments_named(store: Store, text: str) -> list[str]:
+    """The experiment of that name, else all that fit the pattern."""
+    names = [one.name for one in store.experiments()]
+    if text not in names and any(sign in text for sign in "*?["):
+        fitting = [name for name in names if fnmatchcase(name, text)]
+        if not fitting:
+            raise NotFound(f"no experiment fits {text!r}; `evalve list` shows those that there are")
+        return fitting
+    return [experiment_named(store, text).name]
 
 
 def _plan(said: argparse.Namespace) -> int:
@@ -269,7 +297,9 @@ def _store(said: argparse.Namespace, *experiments: str) -> closing[Store]:
     url = said.storage or os.environ.get("EVALVE_STORAGE")
     if not url:
         configured = read_configuration(Path.cwd())
-        urls = [configured.options_for(name).storage or DEFAULT_STORAGE for name in experiments or (None,)]
+        home = project_folder(Path.cwd())
+        default = DEFAULT_STORAGE if home == Path.cwd() else str(home / DEFAULT_STORAGE)
+        urls = [configured.options_for(name).storage or default for name in experiments or (None,)]
         if len(set(urls)) > 1:
             where = ", ".join(f"{name!r} in {url}" for name, url in zip(experiments, urls, strict=True))
             raise OptionError(f"{configured.path} keeps {where}: one storage must hold both")

@@ -511,6 +511,8 @@ class SampleContext:
     """File, function and variant: unlike the name, no two evaluations of an experiment share it."""
     argument: str = ""
     """For a lender: which argument of the evaluation it lends for."""
+    failed_calls: dict[Any, Any] = field(default_factory=dict)
+    """The gate's own: requests of this try that have failed for good, and what came of them."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.

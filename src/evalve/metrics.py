@@ -40,6 +40,11 @@ class Metric:
         """Its name in a record, which also says which direction is the better one."""
         return self.name if self.higher_is_better else self.name + _LOWER
 
+    @property
+    def __name__(self) -> str:
+        """As functions have it."""
+        return self.name
+
     @overload
     def __call__(self) -> Metric: ...
     @overload

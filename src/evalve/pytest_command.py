@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_PROGRAMS = ("pytest", "py.test", "evalve", "doteval")
+_PROGRAMS = ("pytest", "py.test", "evalve", "doteval", "dotevals")
 
 
 def typed(config: pytest.Config) -> list[str]:

@@ -20,8 +20,13 @@ def evaluation_of(item: pytest.Item) -> Evaluation:
     declared: Evaluation = getattr(function, MARK)
     name = declared.name
     owner = getattr(item, "cls", None)
-    if owner is not None and name == declared.function.__qualname__:
-        name = f"{owner.__qualname__}.{declared.function.__name__}"
+    within, _, last = name.rpartition(".")
+    if (
+        last == declared.function.__name__
+    ):  # a name that nobody gave: of one that a loop made, pytest's counts
+        collected = getattr(item, "originalname", None) or last
+        within = owner.__qualname__ if owner is not None else within
+        name = f"{within}.{collected}" if within else collected
     return replace(declared, name=name, path=item.path)
 
 

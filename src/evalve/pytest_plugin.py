@@ -28,6 +28,8 @@ SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
 SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
 MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
 """Found while pytest collects, when raising it would show a traceback for every file."""
+LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
+"""What looks like an evaluation and is none."""
 
 
 # -- options
@@ -50,7 +52,7 @@ def pytest_load_initial_conftests(
     They are added last, so that a plugin that also wants one gets it; until then they are kept from
     being mistaken for paths.
     """
-    args[:] = with_our_trace(args)
+    args[:] = without_bare_concurrent(with_our_trace(args))
     others = _without_short_names(args, _names_taken(parser))
     known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
     # only the paths: pytest has already written into this record how far up conftest.py files count
@@ -70,6 +72,15 @@ def with_our_trace(args: Sequence[str]) -> list[str]:
     return [
         "--evalve-trace" if word == "--trace" and value in ("on", "off") else word
         for word, value in zip_longest(args, args[1:])
+    ]
+
+
+def without_bare_concurrent(args: Sequence[str]) -> list[str]:
+    """`--concurrent` is a switch in dotevals: without a number it asks for what async ones do anyway."""
+    return [
+        word
+        for word, value in zip_longest(args, args[1:])
+        if word != "--concurrent" or (value is not None and value.isdecimal())
     ]
 
 
@@ -145,9 +156,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
-    """One item per evaluation and variant. Other functions named `eval_*` are nobody's business."""
+    """One item per evaluation and variant; what only looks like one is told about at the end."""
     evaluation = getattr(obj, MARK, None)
     if evaluation is None or not (name.startswith("eval_") or collector.istestfunction(obj, name)):
+        _note_if_left_out(collector, name, obj)
         return None
     try:
         evaluation.dataset.peek()
@@ -162,6 +174,24 @@ def pytest_pycollect_makeitem(
     if len(items) > 1:
         evaluation.dataset.keep_rows()
     return list(items)
+
+
+def _note_if_left_out(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
+    """In `eval_*.py`: `eval_x` without `@foreach`, and `@foreach` on a name that nobody collects."""
+    if not (inspect.isfunction(obj) and collector.path.match("eval_*.py")):
+        return
+    module = collector.getparent(pytest.Module)
+    if module is None or (obj.__globals__ is not vars(module.obj) and not hasattr(obj, MARK)):
+        return  # it is imported from elsewhere
+    if hasattr(obj, MARK):
+        why = f"its name does not begin with eval_: call it eval_{name}"
+    elif name.startswith("eval_"):
+        why = "it has no @foreach(columns, dataset)"
+    else:
+        return
+    place = obj.__code__ if not hasattr(obj, "place_as") else obj.place_as.__code__
+    text = f"{collector.nodeid}::{name} (line {place.co_firstlineno}) is not run: {why}"
+    collector.config.stash.setdefault(LEFT_OUT, []).append(text)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -329,6 +359,8 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(
     terminalreporter: Any, exitstatus: int | pytest.ExitCode, config: pytest.Config
 ) -> None:
+    for text in config.stash.get(LEFT_OUT, []):
+        terminalreporter.write_line(f"evalve: {text}", yellow=True)
     reports = [
         report
         for of_one_kind in terminalreporter.stats.values()

@@ -19,11 +19,13 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
+from evalve.declare.experiments import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of
+from evalve.pytest_traceback import down_to_the_person
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.secrecy import Environment
@@ -39,7 +41,7 @@ class EvalveSession:
         """What to tell about each item, by node id."""
         self._config = config
         self._experiment_flag = experiment_flag
-        self._folder = Path(config.invocation_params.dir)
+        self._folder = project_folder(Path(config.invocation_params.dir))
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
@@ -289,7 +291,10 @@ class EvalveSession:
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.problems:
-            pytest.fail(failure_text(told, outcome.info, store), pytrace=False)
+            failed = pytest.fail.Exception(failure_text(told, outcome.info, store), pytrace=False)
+            if outcome.first_error is not None and self._config.option.usepdb:
+                failed = failed.with_traceback(down_to_the_person(outcome.first_error))  # where --pdb stops
+            raise failed
         if told.is_empty or told.is_skipped:
             pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
 

@@ -31,6 +31,13 @@ def leave_own_frames(error: BaseException) -> None:
         current = current.__cause__ or current.__context__
 
 
+def down_to_the_person(error: BaseException) -> TracebackType | None:
+    """The traceback as far as the last line that a person wrote; whole where there is none."""
+    entries = _entries(error.__traceback__)
+    own = [place for place, entry in enumerate(entries) if _is_written_here(entry)]
+    return _linked(entries[: own[-1] + 1]) if own else error.__traceback__
+
+
 def _of_caller(entries: list[TracebackType]) -> list[TracebackType]:
     return [entry for entry in entries if not _is_in(_PACKAGES, entry)]
 
@@ -60,6 +67,11 @@ def _linked(entries: list[TracebackType]) -> TracebackType | None:
 def _is_in(packages: Sequence[str], entry: TracebackType) -> bool:
     name = str(entry.tb_frame.f_globals.get("__name__", ""))
     return f"{name}.".startswith(tuple(f"{package}." for package in packages))
+
+
+def _is_written_here(entry: TracebackType) -> bool:
+    in_package = "/site-packages/" in entry.tb_frame.f_code.co_filename
+    return _is_the_persons(entry) and not in_package and not _is_in(_PACKAGES, entry)
 
 
 def _is_the_persons(entry: TracebackType) -> bool:

@@ -62,7 +62,7 @@ class Score:
 class Result:
     """What an evaluation function may return: scores, and optionally the prompt and the response."""
 
-    __slots__ = ("prompt", "response", "scores")
+    __slots__ = ("error", "prompt", "response", "scores")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Result:
         prompt: Any = None,
         response: Any = None,
         model_response: Any = None,
+        error: str | None = None,
         **named: Any,
     ) -> None:
         # `scores=` arrives in `named`, because the positional ones already have that name
@@ -83,6 +84,12 @@ class Result:
             self.scores.extend(more)
         self.prompt = prompt
         self.response = response if response is not None else model_response
+        self.error = error
+        """Why there is nothing to score, in the function's own words: the sample has failed."""
+
+    @property
+    def model_response(self) -> Any:
+        return self.response
 
     def __repr__(self) -> str:
         scores = ", ".join(map(repr, self.scores))
@@ -171,6 +178,25 @@ class Record:
     @property
     def ok(self) -> bool:
         return self.status == "done"
+
+    @property
+    def error(self) -> str | None:
+        """`ValueError: no digits`; `None` where the sample is done or was skipped."""
+        return str(self.failure) if self.status == "failed" and self.failure else None
+
+    @property
+    def dataset_row(self) -> dict[str, Any]:
+        """The row by column."""
+        return self.row if isinstance(self.row, dict) else {}
+
+    @property
+    def item_id(self) -> int:
+        """Where the row stands in the dataset."""
+        return self.index
+
+    @property
+    def model_response(self) -> Any:
+        return self.response
 
     @property
     def failure_class(self) -> FailureClass | None:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar, cast
 
 from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
-from evalve.declare.experiments import Configuration, read_configuration
+from evalve.declare.experiments import RECORDS, Configuration, project_folder, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
@@ -35,8 +36,6 @@ from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 
 T = TypeVar("T")
-
-DEFAULT_STORAGE = ".evalve/evalve.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def storage_for(evaluation: Evaluation | None, options: Options) -> Store:
         return shared_store(options.storage)
     own = evaluation.storage if evaluation is not None else None
     if own is None:
-        return shared_store(DEFAULT_STORAGE)
+        return shared_store(project_folder(Path.cwd()) / RECORDS)
     return shared_store(own) if isinstance(own, str | Path) else cast(Store, own)
 
 
@@ -217,7 +216,8 @@ async def run_directly_async(
         raise OptionError(
             f"{evaluation.name} is async, and engine='processes' is for sync functions: leave engine= out"
         )
-    folder = Path.cwd()
+    said_to_run()
+    folder = project_folder(Path.cwd())
     storage = asked.pop("storage", None)
     now = settings(
         from_mapping(asked, said_by=evaluation.name), folder=folder, environ=Environment(os.environ)

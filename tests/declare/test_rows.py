@@ -138,9 +138,14 @@ def test_a_row_that_does_not_fit_says_why(row: Any, problem: str) -> None:
     assert str(caught.value) == problem
 
 
-def test_a_mapping_without_the_one_column_is_a_problem() -> None:
-    with pytest.raises(RowProblem, match="lacks the column 'question'; it has 'query'"):
-        read_row({"query": "q"}, ("question",))
+def test_one_column_that_a_mapping_lacks_is_the_whole_mapping() -> None:
+    row = {"name": "Ann", "age": 3, "id": 7}
+    assert read_row(row, ("person",)) == ({"person": row}, {"person": row}, "7")
+
+
+def test_one_column_that_is_only_misspelt_is_a_problem() -> None:
+    with pytest.raises(RowProblem, match="lacks the column 'qestion'; it has 'question'"):
+        read_row({"question": "q"}, ("qestion",))
 
 
 def test_a_method_is_not_a_column() -> None:

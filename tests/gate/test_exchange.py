@@ -390,6 +390,43 @@ async def test_a_broken_server_is_tried_six_times_and_its_last_answer_is_final(
     assert await world.in_flight() == 0
 
 
+@virtually
+async def test_a_client_that_asks_again_after_the_last_try_is_answered_with_the_failure(world: World) -> None:
+    sender = FakeSender([failed(500)])
+    with in_sample():
+        statuses = [(await world.gate.exchange(a_request(), sender)).status for _ in range(3)]
+        assert (statuses, len(sender.sent_at_s)) == ([500, 500, 500], 6)
+        assert await world.chunks(a_request(), sender) == [failed(500).body]
+        assert len(sender.sent_at_s) == 6
+        await world.gate.exchange(a_request("something else"), sender)
+    assert len(sender.sent_at_s) == 12
+
+
+@virtually
+async def test_a_connection_that_failed_for_good_fails_again_at_once(world: World) -> None:
+    sender = FakeSender([SendError("reset", reached=True)])
+    with in_sample():
+        for _ in range(2):
+            with pytest.raises(SendError, match="reset"):
+                await world.gate.exchange(a_request(), sender)
+    assert len(sender.sent_at_s) == 3
+
+
+@virtually
+async def test_a_minute_later_or_in_the_next_try_of_the_sample_a_failed_request_is_sent_again(
+    world: World,
+) -> None:
+    sender = FakeSender([*[failed(500)] * 6, ok()])
+    with in_sample():
+        assert (await world.gate.exchange(a_request(), sender)).status == 500
+        await asyncio.sleep(61)
+        assert (await world.gate.exchange(a_request(), sender)).status == 200
+    again = FakeSender([*[failed(500)] * 6, ok()])
+    for status in (500, 200):
+        with in_sample():
+            assert (await world.gate.exchange(a_request("next"), again)).status == status
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
 @virtually
 async def test_what_is_wrong_with_the_request_is_told_at_once(status: int, world: World) -> None:

@@ -113,3 +113,68 @@ def test_what_init_writes_runs(project: Project) -> None:
     assert ended.code == 0, ended.all
     assert shown.code == 0
     assert shown.out.startswith("first · complete")
+
+
+def test_records_and_yaml_are_found_from_a_folder_below(maths: Project) -> None:
+    maths.write("evalve.yaml", "options:\n  samples: 2\n")
+    maths.write("below/deep/eval_more.py", MATHS)
+    here = maths.folder / "below" / "deep"
+    below = Project(here)
+
+    listed = below.evalve("list", "g*")
+    ran = below.pytest("-q", "eval_more.py::eval_maths", "--experiment", "good")
+    again = maths.pytest("-q", "below/deep/eval_more.py::eval_maths", "--experiment", "good")
+
+    assert [line.split()[0] for line in listed.out.splitlines()[2:]] == ["good"]
+    assert ran.summary[0].startswith("eval_maths  2/2 done")
+    assert "nothing was left to run" in again.out
+    assert not (here / ".evalve").exists()
+
+
+def test_python_minus_m_is_the_same_as_the_command(maths: Project) -> None:
+    assert maths.python("-m", "evalve", "list").out == maths.evalve("list").out
+
+
+def test_a_file_of_evaluations_run_as_a_script_says_what_to_type(project: Project) -> None:
+    project.write("eval_maths.py", MATHS)
+    project.write("called.py", MATHS + "\n    eval_words()\n")
+
+    silent = project.python("eval_maths.py")
+    called = project.python("called.py")
+
+    assert silent.err == (
+        "eval_maths.py declares eval_maths and 1 more and runs nothing: "
+        "type `evalve run eval_maths.py`, or call eval_maths() at its end\n"
+    )
+    assert "runs nothing" not in called.err
+
+
+def test_what_only_looks_like_an_evaluation_is_told_about(project: Project) -> None:
+    project.write(
+        "eval_mixed.py",
+        """
+        from evalve import foreach
+
+        def eval_forgotten(word):
+            return True
+
+        @foreach("word", ["a"])
+        def check_word(word):
+            return True
+
+        @foreach("word", ["a"])
+        def eval_word(word):
+            return check_other(word)
+
+        def check_other(word):
+            return True
+        """,
+    )
+    ended = project.pytest("eval_mixed.py")
+    assert ended.outcomes == {"passed": 1}
+    told = [line for line in ended.out.splitlines() if line.startswith("evalve: ")]
+    assert told == [
+        "evalve: eval_mixed.py::eval_forgotten (line 4) is not run: it has no @foreach(columns, dataset)",
+        "evalve: eval_mixed.py::check_word (line 7) is not run: its name does not begin with eval_:"
+        " call it eval_check_word",
+    ]

@@ -346,3 +346,31 @@ def test_a_project_in_another_directory_is_found_from_outside(project: Project) 
     assert ended.outcomes == {"passed": 1}
     assert (project.folder / ".evalve" / "evalve.db").exists()
     assert not (project.folder / "sub" / ".evalve").exists()
+
+
+def test_functions_made_in_a_loop_are_recorded_under_the_names_that_they_were_given(project: Project) -> None:
+    project.write(
+        "eval_loop.py",
+        """
+        from evalve import foreach
+
+        def made(word):
+            @foreach("x", ["a", "b"])
+            def evaluate(x):
+                return x == word
+            return evaluate
+
+        for word in ("a", "c"):
+            globals()[f"eval_{word}"] = made(word)
+
+        def plain(x):
+            return True
+
+        plain.__name__ = "eval_renamed"
+        eval_renamed = foreach("x", ["a"])(plain)
+        """,
+    )
+    ended = project.pytest("eval_loop.py")
+    assert ended.outcomes == {"passed": 3}
+    names = [line.split()[0] for line in ended.summary if " done" in line]
+    assert names == ["eval_a", "eval_c", "eval_renamed"]

@@ -201,3 +201,18 @@ def test_scores_of_one_name_with_other_metrics_are_not_mixed_up() -> None:
 def test_a_metric_that_does_not_exist_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(DeclarationError, match=r"^there is no metric 'acuracy'; did you mean 'accuracy'\?"):
         ScoreWriter().to_json([Score("m", True, metrics="acuracy")])
+
+
+def test_text_beside_scores_is_kept_with_them() -> None:
+    scored = to_scored(
+        Result(scores={"right": True, "reason": "as expected", "inner": {"tone": 0.5, "why": "dry"}})
+    )
+    assert [(score.name, score.value, score.metadata) for score in scored.scores] == [
+        ("right", True, {"reason": "as expected"}),
+        ("inner.tone", 0.5, {"reason": "as expected", "why": "dry"}),
+    ]
+
+
+def test_text_without_any_score_is_refused() -> None:
+    with pytest.raises(ResultError, match="'reason' is str 'as expected'"):
+        to_scored({"reason": "as expected"})

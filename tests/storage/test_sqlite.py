@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,7 +83,8 @@ def test_three_slashes_are_relative_to_where_one_is(tmp_path: Path, monkeypatch:
     ("url", "message"),
     [
         ("postgresql://host/db", "no store is known by 'postgresql'.*sqlite:///FILE.*memory://"),
-        ("sqlite://a.db", "sqlite:///FILE"),
+        ("sqlite://", "the file's name is missing.*sqlite:///FILE"),
+        ("json://", "no store is known by 'json'.*json://DIRECTORY"),
         ("sqlite:///", "sqlite:///FILE"),
         ("sqlite:///a.db?sync=sometimes", "sync=normal or sync=full"),
         ("sqlite:///a.db?mode=ro", "sync=normal or sync=full"),
@@ -581,3 +583,15 @@ def until(look: Callable[[], T], is_there: Callable[[T], bool]) -> T:
         assert time.monotonic() < ends_s, seen
         time.sleep(0.05)
     return seen
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [("sqlite://agent_results.db", "agent_results.db"), ("json://records", "records/evalve.db")],
+)
+def test_the_urls_of_doteval_name_a_file(
+    url: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(open_store(url)) as store:
+        assert store.url == f"sqlite:///{tmp_path / file}"

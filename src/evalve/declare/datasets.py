@@ -20,7 +20,7 @@ from evalve.declare.pulling import (
     PullOnLoop,
     PullOnThread,
 )
-from evalve.declare.rows import DictRows, RowProblem, read_row
+from evalve.declare.rows import DictRows, RowProblem, lacks, read_row
 from evalve.declare.sources import (
     check_row,
     check_rows,
@@ -174,6 +174,7 @@ class SampleRows:
         self._if_none = if_none
         self._ids = SampleIds(dataset.where)
         self._count = 0
+        self._first_has_column = False
         self._has_ended = False
         self._is_closed = False
 
@@ -221,6 +222,8 @@ class SampleRows:
         for index, row in enumerate(rows, self._count):
             try:
                 values, stored, row_id = read_row(row, columns)
+                if len(columns) == 1 and type(row) is dict:
+                    self._refuse_change_of_meaning(row, columns[0], is_first=index == 0)
             except RowProblem as problem:
                 raise DatasetError(f"{self._dataset.where}: {self._row(index + 1)} {problem}") from None
             except Exception as error:  # a property or a mapping of the person's own raised
@@ -236,6 +239,13 @@ class SampleRows:
             sample.id = sample_id
         self._count += len(rows)
         return samples
+
+    def _refuse_change_of_meaning(self, row: dict[Any, Any], column: str, *, is_first: bool) -> None:
+        """Where the first row has the one column, a later one that lacks it is not meant as a whole."""
+        if is_first:
+            self._first_has_column = column in row
+        elif self._first_has_column and column not in row:
+            raise RowProblem(lacks(column, [str(key) for key in row]))
 
     def _broke(self, cause: BaseException, number: int) -> DatasetError:
         where = self._dataset.where

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from evalve.errors import OptionError
 from evalve.options import Options, from_mapping, merged, suggestion
 
 FILE_NAME = "evalve.yaml"
+RECORDS = ".evalve/evalve.db"
+"""Where the records of a project are, unless something else is said."""
 KEYS = ("options", "experiments", "limits", "prices")
 
 
@@ -31,16 +35,51 @@ class Configuration:
         return merged(own, self.options) if own is not None else self.options
 
 
+def project_folder(start: Path) -> Path:
+    """Where the project's `evalve.yaml` or records are, in `start` or above; `start` where there are none.
+
+    The search ends with the folder of a repository, and before one that others may write into: what lies in
+    `/tmp` is nobody's project.
+    """
+    for folder in (start, *start.parents):
+        if folder != start and not _is_ones_own(folder):
+            break
+        if (folder / FILE_NAME).exists() or (folder / RECORDS).exists():
+            return folder
+        if (folder / ".git").exists():
+            break
+    return start
+
+
+def _is_ones_own(folder: Path) -> bool:
+    status = folder.stat()
+    return folder != Path.home() and status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH
+
+
 def read_configuration(folder: Path) -> Configuration:
-    """The configuration in `folder`; none where there is no file."""
-    path = folder / FILE_NAME
+    """The configuration of the project that `folder` is in; none where there is no file."""
+    path = project_folder(folder) / FILE_NAME
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Configuration()
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} cannot be read: {error}") from error
-    return _configuration(path, _loaded(path, text))
+    found = _configuration(path, _loaded(path, text))
+    return found if path.parent == folder else _seen_from_elsewhere(found, path.parent)
+
+
+def _seen_from_elsewhere(found: Configuration, home: Path) -> Configuration:
+    """A storage that is named by a relative path lies beside the file that names it."""
+
+    def placed(options: Options) -> Options:
+        storage = options.storage
+        if storage is None or "://" in storage:
+            return options
+        return replace(options, storage=str(home / Path(storage).expanduser()))
+
+    experiments = {name: placed(options) for name, options in found.experiments.items()}
+    return replace(found, options=placed(found.options), experiments=experiments)
 
 
 def _loaded(path: Path, text: str) -> Any:

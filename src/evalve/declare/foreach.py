@@ -20,6 +20,7 @@ from evalve.declare.captured import captured_values
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
 from evalve.declare.lenders import lenders_among, settings_of
+from evalve.declare.scripts import declared_in_script
 from evalve.errors import DeclarationError
 from evalve.options import Options, Threshold, from_mapping, option_for, read_threshold, suggestion
 
@@ -156,9 +157,9 @@ class ForEach:
                 f"no installed package registers the dataset {name!r} under evalve.datasets"
                 f"{suggestion(name, registered.names)} (registered: {known})"
             )
-        make = registered[name].load()
-        where = caller()
+        return self._of_registered(name, registered[name].load(), caller())
 
+    def _of_registered(self, name: str, make: Callable[..., Any], where: str) -> Callable[..., Any]:
         def declare(*args: Any, columns: Any = None, **kwargs: Any) -> Any:
             source = make(*args, **kwargs)
             named = columns or getattr(source, "columns", None) or getattr(make, "columns", None)
@@ -190,8 +191,10 @@ class ForEach:
                 " write it as `def`, or leave engine= out"
             )
         _refuse_second(function, path, where)
-        name = self._name or function.__qualname__.rpartition("<locals>.")[2]
+        name = self._name or _name_of(function)
         _refuse_second_of_name(name, function, path, where)
+        if path is not None and function.__module__ == "__main__":
+            declared_in_script(path, name)
         evaluation = Evaluation(
             function=function,
             columns=columns,
@@ -324,6 +327,12 @@ def _check_execute(strategy: Strategy, where: str) -> None:
         raise DeclarationError(
             f"{where}: {name} is called as execute(tasks, progress_callback): {error}"
         ) from None
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """`Class.eval_x`, by the name that the function has now: those made in a loop are renamed."""
+    within = function.__qualname__.rpartition("<locals>.")[2].rpartition(".")
+    return f"{within[0]}{within[1]}{function.__name__}"
 
 
 def _column_names(columns: Any, where: str) -> tuple[str, ...]:

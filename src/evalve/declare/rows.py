@@ -72,7 +72,10 @@ def _by_key(row: dict[Any, Any], columns: tuple[str, ...]) -> ReadRow:
     try:
         values = {column: row[column] for column in columns}
     except KeyError as error:
-        raise RowProblem(lacks(error.args[0], [str(key) for key in row])) from None
+        missing, present = error.args[0], [str(key) for key in row]
+        if len(columns) == 1 and row and not suggestion(missing, present):
+            return ReadRow({missing: row}, {missing: row}, id_text(row.get("id")))  # the row is the column
+        raise RowProblem(lacks(missing, present)) from None
     return ReadRow(values, row, id_text(row.get("id")))
 
 

@@ -7,6 +7,7 @@ process's, and any thread and loop may use it.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -48,6 +49,10 @@ T = TypeVar("T")
 
 UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
+
+FAILS_AGAIN_S = 60.0
+"""For so long a final failure answers equal requests of the same try: clients that do not obey
+`x-should-retry` sent 18 requests where 6 are meant. One who asks later may hope for something new."""
 
 WAITS_FOR_BUDGET = "the budget"
 WAITS_FOR_RECOVERY = "the provider to recover"
@@ -198,13 +203,14 @@ class Exchange:
         if sample is not None and sample.trace is not None:
             self._started_s, self._began_s = time.time(), self._gate.clock.now_s()
         try:
-            outcome = await self._answer_of_sample()
+            outcome = self._failed_just_now() or await self._answer_of_sample()
         except BaseException as error:
             await self._left()
             if isinstance(error, SendError | MissingKey | LocalUnavailable):
                 self._trace(problem=str(error))
             raise
         if outcome.opening is None:
+            self._remember_failure(outcome)
             self._trace_outcome(outcome)
         return outcome
 
@@ -228,6 +234,25 @@ class Exchange:
                 self._tries.end()
             if self._turn is not None:
                 self._turn.end()
+
+    # -- a client that asks again although it was told not to
+
+    def _failed_just_now(self) -> Outcome | None:
+        """The final failure of an equal request of this try, which the gate has repeated often enough."""
+        if self._sample is None or not self._sample.failed_calls:
+            return None
+        failed_s, outcome = self._sample.failed_calls.get(self._identity(), (0.0, None))
+        if outcome is None or self._gate.clock.now_s() - failed_s > FAILS_AGAIN_S:
+            return None
+        return Outcome(outcome.reply, error=outcome.error, problem=outcome.problem)
+
+    def _remember_failure(self, outcome: Outcome) -> None:
+        if self._sample is not None and outcome.problem is not None:
+            now_s = self._gate.clock.now_s()
+            self._sample.failed_calls.setdefault(self._identity(), (now_s, outcome))
+
+    def _identity(self) -> tuple[str, bytes]:
+        return self._request.url, hashlib.sha256(self._request.body).digest()
 
     # -- the layers, from the outermost to the sender
 

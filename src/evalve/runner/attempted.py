@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import time
 import traceback
 from typing import Any
@@ -76,7 +77,9 @@ class Attempted:
             EvalveError
         ) as error:  # nothing that is a score, or one that names a metric that does not exist
             self.status, self.scored, self.scores_json = "failed", None, "[]"
-            self.failure = Failure(type(error).__name__, str(error))
+            self.failure = Failure(
+                type(error).__name__, str(error), failure_class=failure_class_of(error, made_calls=False)
+            )
 
     def fail(self, error: BaseException) -> None:
         self.scored, self.scores_json, self.error = None, "[]", error
@@ -86,7 +89,7 @@ class Attempted:
             return
         self.status = "failed"
         raised = error.__cause__ if isinstance(error, LenderError) and error.__cause__ is not None else error
-        text = "" if isinstance(raised, EvalveError) else _traceback(raised)
+        text = _callers_of_ours(raised) if isinstance(raised, EvalveError) else _traceback(raised)
         made_calls = bool(self.calls.requests or self.calls.cached)
         failure_class = failure_class_of(error, made_calls=made_calls)
         self.infrastructure_failures += failure_class == "infrastructure"
@@ -124,6 +127,20 @@ def _traceback(error: BaseException) -> str:
     return elsewhere or "".join(traceback.format_exception(_below_the_runner(error)))
 
 
+def _callers_of_ours(error: BaseException) -> str:
+    """The lines of the person's that led to an error of ours: they say where; our frames say nothing more."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not _is_machinery(frame.filename)]
+    if not theirs:
+        return ""
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(theirs)]
+    return "".join([*lines, *traceback.format_exception_only(error)])
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith((_PACKAGE, _STANDARD_LIBRARY, "<")) or "/site-packages/" in filename
+
+
 def _below_the_runner(error: BaseException) -> BaseException:
     """The same error with a traceback that starts in the person's code."""
     trace = error.__traceback__
@@ -137,4 +154,5 @@ def _is_ours(filename: str) -> bool:
 
 
 _PACKAGE = __file__.rpartition("/runner/")[0]
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/")

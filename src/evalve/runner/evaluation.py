@@ -65,6 +65,8 @@ class Outcome:
     """Why it was stopped, where it was not a person who did."""
     problems: list[str] = field(default_factory=list)
     """Why the evaluation does not pass; empty where it does."""
+    first_error: BaseException | None = None
+    """What the first sample that failed raised, for a debugger to stop at."""
 
 
 async def run_evaluation(
@@ -197,6 +199,10 @@ class _Journey:
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
 
+    @property
+    def first_error(self) -> BaseException | None:
+        return self._samples.first_error
+
     def ended(self, status: str) -> RunInfo:
         function = self._evaluation.spec.fingerprint
         return replace(
@@ -312,6 +318,7 @@ async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) 
         interrupted=interrupted,
         stop_reason=journey.turns.stop_reason,
         problems=problems(info, metrics, evaluation),
+        first_error=journey.first_error,
     )
 
 

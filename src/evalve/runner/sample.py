@@ -53,6 +53,7 @@ class SampleRunner:
         tally: Tally,
     ) -> None:
         self.first_start_s: float | None = None
+        self.first_error: BaseException | None = None
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
@@ -77,6 +78,8 @@ class SampleRunner:
             self._commits.call_back(attempt.surroundings.callbacks)
             raise
         draft = self._draft(body, attempt)
+        if draft.status == "failed" and self.first_error is None:
+            self.first_error = attempt.error
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
 

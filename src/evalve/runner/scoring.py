@@ -11,7 +11,7 @@ from fractions import Fraction
 from numbers import Number
 from typing import Any
 
-from evalve.errors import ResultError
+from evalve.errors import AnswerError, ResultError
 from evalve.jsontext import as_text, to_json
 from evalve.metrics import resolve
 from evalve.records import Result, Score
@@ -33,6 +33,8 @@ def to_scored(returned: Any) -> Scored:
     if isinstance(returned, Score):
         return Scored([_checked(returned)])
     if isinstance(returned, Result):
+        if returned.error is not None:
+            raise AnswerError(returned.error)
         scores = _flat(returned.scores)
         if not scores:
             raise ResultError("the evaluation returned a Result without any score")
@@ -57,7 +59,7 @@ def _scores_in(value: Any, *, name: str, place: str = "") -> list[Score]:
     if isinstance(value, Score):
         return [_checked(value)]
     if isinstance(value, Mapping):
-        return [score for key, item in value.items() for score in _named(item, str(key))]
+        return _with_notes(value, [score for key, item in _scored(value) for score in _named(item, str(key))])
     if isinstance(value, list | tuple):
         inside = place or f"a {type(value).__name__} in which an item"
         return [score for item in value for score in _scores_in(item, name=name, place=inside)]
@@ -67,10 +69,25 @@ def _scores_in(value: Any, *, name: str, place: str = "") -> list[Score]:
     raise ResultError(_refusal(value, place))
 
 
+def _scored(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """What is not text; everything where all is, so that the first text is refused by its key."""
+    scored = [(key, item) for key, item in mapping.items() if not isinstance(item, str)]
+    return scored or list(mapping.items())
+
+
+def _with_notes(mapping: Mapping[Any, Any], scores: list[Score]) -> list[Score]:
+    """A text beside scores, as a judge's reason, is kept with them: the sample has been paid for."""
+    if notes := {str(key): item for key, item in mapping.items() if isinstance(item, str)}:
+        for score in scores:
+            score.metadata = {**notes, **score.metadata}
+    return scores
+
+
 def _named(value: Any, key: str) -> list[Score]:
     """What stands under a key is called by it, also where it already has a name; keys in keys by both."""
     if isinstance(value, Mapping):
-        return [score for inner, item in value.items() for score in _named(item, f"{key}.{inner}")]
+        inside = [score for inner, item in _scored(value) for score in _named(item, f"{key}.{inner}")]
+        return _with_notes(value, inside)
     if isinstance(value, Score):
         value = Score(key, value.value, value.metrics, value.metadata)
     return _scores_in(value, name=key, place=f"a dict whose value for {key!r}")

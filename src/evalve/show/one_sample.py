@@ -123,6 +123,8 @@ def _facts(record: Record) -> Iterator[str]:
     yield f"  status    {record.status}{failure_class}"
     yield f"  started   {figures.when(record.started_at)}"
     tries = "1 try" if record.tries == 1 else f"{record.tries} tries"
+    runs = len({one.run for one in record.history})
+    tries += f" in {runs} runs" if runs > 1 else ""
     yield (
         f"  time      {figures.duration(record.wall_s)} wall,"
         f" {figures.duration(record.working_s)} working, {tries}"

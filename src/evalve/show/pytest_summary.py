@@ -9,8 +9,10 @@ from itertools import islice
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, EvaluationSpec, Store
+from evalve.records import Record
 from evalve.show import figures
 from evalve.show.finding import labels
+from evalve.show.frames import own_frames, own_place
 from evalve.show.overview import metric_text
 from evalve.show.tables import shortened, visible
 from evalve.tallies import MetricValue
@@ -18,6 +20,7 @@ from evalve.tallies import MetricValue
 NO_ROWS = "there were no rows, so nothing was evaluated"
 _FAILURES_SHOWN = 3
 _REASONS_SHOWN = 3
+_TRACEBACK_LINES = 30
 
 Warned = tuple[str, str, int]
 """The kind of a warning, the first one's text, and how many there were."""
@@ -162,14 +165,37 @@ def failure_text(told: Told, info: EvaluationInfo, store: Store) -> str:
     """Why an evaluation fails, with the first samples that broke and where to look further."""
     lines = [f"{told.name}: {visible(problem)}" for problem in told.problems]
     if told.failed:
-        for record in islice(store.records(info, status="failed"), _FAILURES_SHOWN):
-            reason = visible(str(record.failure))
-            whose = f" ({record.failure_class})" if record.failure_class else ""
-            lines.append(f"  sample {visible(record.sample_id)}{whose}: {shortened(reason, 300)}")
+        shown = list(islice(store.records(info, status="failed"), _FAILURES_SHOWN))
+        lines += [_failed_sample(record) for record in shown]
         if told.failed > _FAILURES_SHOWN:
             lines.append(f"  … and {told.failed - _FAILURES_SHOWN} more")
+        lines += _first_traceback(shown)
         lines += _see(told.experiment, [told.storage], "--errors")
     return "\n".join(lines)
+
+
+def _failed_sample(record: Record) -> str:
+    """`  sample 3 (code): ValueError: no digits (eval_math.py:12)`."""
+    reason = shortened(visible(str(record.failure)), 300)
+    whose = f" ({record.failure_class})" if record.failure_class else ""
+    place = own_place(record.failure.traceback) if record.failure else None
+    return f"  sample {visible(record.sample_id)}{whose}: {reason}" + (
+        f" ({visible(place)})" if place else ""
+    )
+
+
+def _first_traceback(records: Sequence[Record]) -> Iterator[str]:
+    """Of the first sample that has one, as far as it is in the person's own files."""
+    for record in records:
+        if record.failure is None or own_place(record.failure.traceback) is None:
+            continue
+        frames = own_frames(record.failure.traceback)
+        left_out = ["…"] if len(frames) > _TRACEBACK_LINES else []
+        yield ""
+        yield f"  sample {visible(record.sample_id)}:"
+        yield from (f"    {visible(line)}" for line in [*left_out, *frames[-_TRACEBACK_LINES:]])
+        yield ""
+        return
 
 
 def summary_lines(

@@ -34,7 +34,7 @@ class EvaluationResult:
         report: Mapping[str, Any],
         verdict: Sequence[str] = (),
     ) -> None:
-        self._store = store
+        self.storage = self._store = store
         self._info = info
         self.metrics = list(metrics)
         self.report = dict(report)
@@ -96,6 +96,11 @@ class EvaluationResult:
     @property
     def records(self) -> list[Record]:
         return list(self)
+
+    @property
+    def results(self) -> list[Record]:
+        """The same, by the name that doteval gives them."""
+        return self.records
 
     @property
     def failures(self) -> list[Record]:

@@ -12,22 +12,31 @@ from evalve.storage.sqlite import SqliteStore
 
 __all__ = ["CommitSink", "RecordDraft", "SqliteStore", "Store", "open_store"]
 
-_KNOWN = "a path, sqlite:///FILE (sqlite:////FILE where it begins with a slash), or memory://"
+_KNOWN = (
+    "a path, sqlite:///FILE (sqlite:////FILE where it begins with a slash), json://DIRECTORY, or memory://"
+)
+_FILE_NAME = "evalve.db"
 
 
 def open_store(url: str | Path, *, create: bool = True) -> SqliteStore:
-    """The store at a path or URL. Its file appears with the first write; without `create` it must exist."""
+    """The store at a path or URL. Its file appears with the first write; without `create` it must exist.
+
+    `sqlite://FILE` is read as `sqlite:///FILE`, and `json://DIRECTORY` as a file in that directory:
+    people who come from doteval write so.
+    """
     scheme, separator, rest = str(url).partition("://")
     if not separator:
         return _in_file(Path(url), sync="normal", create=create)
     if scheme == "memory" and rest in ("", "/"):
         return SqliteStore(MemoryDatabase())
+    if scheme == "json" and rest:
+        return _in_file(Path(rest) / _FILE_NAME, sync="normal", create=create)
     if scheme != "sqlite":
         raise StorageError(f"{url}: no store is known by {scheme!r}; there is {_KNOWN}")
     path, _, query = rest.partition("?")
-    if not path.startswith("/") or path == "/":
-        raise StorageError(f"{url}: the file's name is missing or begins too early; write {_KNOWN}")
-    return _in_file(Path(unquote(path[1:])), sync=_sync(str(url), query), create=create)
+    if path in ("", "/"):
+        raise StorageError(f"{url}: the file's name is missing; write {_KNOWN}")
+    return _in_file(Path(unquote(path.removeprefix("/"))), sync=_sync(str(url), query), create=create)
 
 
 def _in_file(path: Path, *, sync: str, create: bool) -> SqliteStore:

@@ -1,0 +1,124 @@
+"""doteval's decorators: evalve's own, whose functions are called with doteval's keyword arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from doteval.datasets import registry
+from doteval.sessions import SessionManager
+from doteval.storage import place_of
+from evalve import wiring
+from evalve.callers import caller
+from evalve.declare.foreach import MARK, Evaluation
+from evalve.declare.foreach import ForEach as EvalveForEach
+from evalve.errors import DeclarationError
+
+__all__ = ["Batch", "ForEach", "batch", "foreach", "run_evaluation"]
+
+
+class ForEach(EvalveForEach):
+    """`evalve.ForEach` that also takes doteval's storages and datasets."""
+
+    def __init__(
+        self, dataset: Any = None, name: str | None = None, *, storage: Any = None, **options: Any
+    ) -> None:
+        super().__init__(dataset, name, storage=place_of(storage), **options)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """`foreach.NAME(split)`: a registered dataset, or one of an installed package."""
+        if name.startswith("_") or name not in registry:
+            return super().__getattr__(name)
+        return self._of_registered(name, registry.get_dataset_class(name), caller())
+
+    def _declared(
+        self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        return self._called(super()._declared(columns, source, function))
+
+    def _called(self, declared: Callable[..., Any]) -> Callable[..., Any]:
+        return _called_as_in_doteval(declared, awaited=getattr(declared, MARK).is_async)
+
+
+class AwaitedForEach(ForEach):
+    """That of dotevals, where every evaluation is awaited when it is called, a sync one too."""
+
+    def _called(self, declared: Callable[..., Any]) -> Callable[..., Any]:
+        return _called_as_in_doteval(declared, awaited=True)
+
+
+def run_evaluation(
+    eval_fn: Callable[..., Any],
+    column_spec: str,
+    dataset: Any,
+    evaluation_name: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Run a plain function over a dataset; keyword arguments are its fixtures, and options as for a call."""
+    if evaluation_name is not None:
+        kwargs["evaluation_name"] = evaluation_name
+    names = ("concurrency", "retries", "storage")
+    declaring = {name: kwargs.pop(name) for name in names if name in kwargs}
+    return ForEach(**declaring)(column_spec, dataset)(eval_fn)(**kwargs)
+
+
+def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Callable[..., Any]:
+    """The evaluation as a function that also takes `session_manager=`, `experiment_name=` and the like."""
+    evaluation: Evaluation = getattr(declared, MARK)
+    if evaluation.is_async:
+
+        @functools.wraps(declared)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            return await wiring.run_directly_async(*_in_words_of_evalve(evaluation, args, kwargs))
+
+        called: Any = run_async
+    else:
+        # not `async def` where it is awaited: to pytest, a sync evaluation is a sync function
+        run_it = wiring.run_directly_async if awaited else wiring.run_directly
+
+        @functools.wraps(declared)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return run_it(*_in_words_of_evalve(evaluation, args, kwargs))
+
+        called = run
+    del called.__wrapped__  # or inspect and pytest would look through to the columns
+    return called  # type: ignore[no-any-return]
+
+
+def _in_words_of_evalve(
+    evaluation: Evaluation, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Evaluation, tuple[Any, ...], dict[str, Any]]:
+    said = {name: value for name, value in kwargs.items() if name not in _OF_DOTEVAL}
+    given = {name: kwargs[name] for name in _OF_DOTEVAL if kwargs.get(name) is not None}
+    if args and isinstance(args[0], SessionManager):
+        given["session_manager"], args = args[0], args[1:]
+    if isinstance(session := given.get("session_manager"), SessionManager):
+        said["experiment"] = session.current_experiment
+        said["storage"] = place_of(session.storage)
+        given.setdefault("evaluation_name", session.current_evaluation or evaluation.name)
+    if "experiment_name" in given:
+        said["experiment"] = given["experiment_name"]
+    if "storage" in said:
+        said["storage"] = place_of(said["storage"])
+    if "evaluation_name" in given:
+        evaluation = replace(evaluation, name=given["evaluation_name"])
+    return evaluation, args, said
+
+
+_OF_DOTEVAL = ("evaluation_name", "experiment_name", "progress_manager", "session_manager")
+
+
+class Batch:
+    """`@batch` of dotevals hands lists to a function, which evalve does not do: it says what to write."""
+
+    def __call__(self, columns: Any = None, dataset: Any = None, **kwargs: Any) -> NoReturn:
+        raise DeclarationError(
+            f"{caller()}: @batch, whose function takes lists of rows, is not possible here: write the"
+            " function for one row, and ForEach(concurrency=Batch(8)) where eight are to start at a time"
+        )
+
+
+foreach = ForEach()
+batch = Batch()

@@ -1,0 +1,29 @@
+"""doteval's metrics are evalve's; those of installed plugins can be imported from here too."""
+
+from typing import Any
+
+from doteval.metrics.registry import registry as _registered
+from evalve.metrics import Metric, accuracy, count, mean, metric, pass_at, pass_hat, resolve, sum
+
+__all__ = [
+    "Metric",
+    "accuracy",
+    "count",
+    "mean",
+    "metric",
+    "pass_at",
+    "pass_hat",
+    "registry",
+    "resolve",
+    "sum",
+]
+
+registry: dict[str, Any] = {one.name: one for one in (accuracy, mean, sum, count)}
+"""For files that enter their own: `@metric` alone is enough for evalve to find one by its name."""
+
+
+def __getattr__(name: str) -> Any:
+    """`from doteval.metrics import f1`: one that a package registers."""
+    if name.startswith("_") or (found := _registered.get(name)) is None:
+        raise AttributeError(f"No metric named {name!r}. Available metrics: {', '.join(_registered.names())}")
+    return found

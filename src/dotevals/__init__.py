@@ -1,0 +1,47 @@
+"""dotevals, the later name of doteval: the same modules, and `run` with dotevals' kind of result."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from doteval.core import AwaitedForEach as ForEach
+from doteval.core import Batch, batch
+from doteval.interactive import run
+from evalve.records import Result
+
+__all__ = ["Batch", "ForEach", "Result", "batch", "foreach", "run"]
+
+foreach = ForEach()
+
+
+class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """`dotevals.X` is `doteval.X`: one module under two names, so that its classes are the same."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith("dotevals."):
+            return None
+        if importlib.util.find_spec(f"doteval.{fullname.partition('.')[2]}") is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = importlib.import_module(f"doteval.{spec.name.partition('.')[2]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has been executed under its own name, which Python has just overwritten in its spec."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+# first, or Python would find the files again, through the path of the package that it already has
+sys.meta_path.insert(0, _SameModules())

@@ -1,0 +1,236 @@
+"""Files written for doteval and dotevals: the names that their documentation uses, and what they lead to."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+import doteval
+import doteval.datasets
+import doteval.metrics
+from doteval.concurrency import Concurrency, fixed
+from doteval.core import ForEach, foreach, run_evaluation
+from doteval.datasets import Dataset
+from doteval.evaluators import ast_evaluation, exact_match
+from doteval.models import Evaluation, EvaluationStatus, EvaluationSummary, Record, Result, Sample, Score
+from doteval.sessions import SessionManager
+from doteval.storage import JSONStorage, SQLiteStorage, Storage, get_storage
+from evalve.errors import DeclarationError
+from evalve.metrics import accuracy
+
+ROWS = [("2+2", "4"), ("3+3", "6"), ("5+5", "10")]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@foreach("question,answer", ROWS)
+def sums(question: str, answer: str) -> Result:
+    if question == "5+5":
+        raise ValueError("no fingers left")
+    return Result(exact_match("4", answer), prompt=question)
+
+
+# -- running
+
+
+def test_a_session_manager_names_experiment_and_storage() -> None:
+    session = SessionManager("json://results", "sums")
+    result = sums(session_manager=session)
+    assert [record.dataset_row["question"] for record in result.results] == ["2+2", "3+3", "5+5"]
+    assert [record.error for record in result.results] == [None, None, "ValueError: no fingers left"]
+    assert result.summary["exact_match"]["accuracy"] == 0.5
+    assert Path("results/evalve.db").exists()
+    assert session.storage.list_experiments() == ["sums"]
+    assert [record.item_id for record in session.get_results("sums")] == [0, 1, 2]
+
+
+def test_an_experiment_and_an_evaluation_are_named_by_keyword() -> None:
+    sums(experiment_name="named", evaluation_name="sums", storage="sqlite://agent_results.db")
+    assert SQLiteStorage("agent_results.db").list_evaluations("named") == ["sums"]
+
+
+def test_a_plain_function_is_run_over_a_dataset() -> None:
+    def first_is_right(question: str, answer: str, guess: str) -> Score:
+        return exact_match(guess, answer)
+
+    result = run_evaluation(
+        first_is_right, "question,answer", ROWS, "guessing", guess="4", samples=2, experiment_name="plain"
+    )
+    assert [record.scores[0].value for record in result.results] == [True, False]
+    assert result.evaluation.startswith("guessing")
+
+
+def test_a_storage_object_is_where_an_evaluation_records() -> None:
+    @ForEach(storage=JSONStorage("kept"))("x", [("a",)])
+    def eval_kept(x: str) -> Score:
+        return exact_match(x, "a")
+
+    eval_kept(experiment_name="here")
+    assert get_storage("json://kept").list_evaluations("here") == ["eval_kept"]
+
+
+def test_a_storage_of_ones_own_is_refused_with_the_line_to_write() -> None:
+    bucket = Mock(spec=Storage)
+    with pytest.raises(DeclarationError, match=r"leave storage= out.*add_results\("):
+        ForEach(storage=bucket)
+
+
+def test_a_batch_function_is_refused_with_what_to_write() -> None:
+    with pytest.raises(DeclarationError, match=r"test_doteval.py:\d+: @batch.*ForEach\(concurrency=Batch"):
+        doteval.batch("question,answer", ROWS, batch_size=2)
+
+
+def test_a_result_may_say_what_went_wrong() -> None:
+    @foreach("x", ["a"])
+    def eval_told(x: str) -> Result:
+        return Result(error="the judge was silent", prompt=x)
+
+    (record,) = eval_told().results
+    assert record.error == "AnswerError: the judge was silent"
+    assert record.failure_class == "answer"
+
+
+def test_a_registered_dataset_is_found_by_its_name() -> None:
+    class Sums(Dataset):
+        name = "sums_of_a_test"
+        splits = ["test"]  # noqa: RUF012  # as doteval's documentation writes it
+        columns = ["question", "answer"]  # noqa: RUF012
+
+        def __init__(self, split: str | None = None, **kwargs: object) -> None:
+            self.split = split
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield from ROWS[:1]
+
+    doteval.datasets.registry.register(Sums)
+
+    @foreach.sums_of_a_test("test")  # type: ignore[untyped-decorator]
+    def eval_registered(question: str, answer: str) -> Score:
+        return exact_match("4", answer)
+
+    assert [record.dataset_row for record in eval_registered().results] == [
+        {"question": "2+2", "answer": "4"}
+    ]
+    assert "sums_of_a_test" in doteval.datasets.list_available()
+
+
+# -- dotevals
+
+
+def test_dotevals_has_the_same_modules() -> None:
+    for name in ("core", "evaluators", "storage.json", "sessions", "datasets.base", "metrics"):
+        later = importlib.import_module(f"dotevals.{name}")
+        assert later is importlib.import_module(f"doteval.{name}")
+        assert later.__spec__ is not None
+        assert later.__spec__.name == f"doteval.{name}"
+
+
+def test_a_module_that_neither_has_is_missed_under_its_name() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"dotevals\.unheard_of"):
+        importlib.import_module("dotevals.unheard_of")
+
+
+def test_run_of_dotevals_counts_a_failed_sample_as_wrong() -> None:
+    import dotevals
+
+    results = dotevals.run(sums, experiment="sums", samples=3)
+    assert results.summary() == {
+        "total": 3,
+        "errors": 1,
+        "metrics": {"exact_match": {"accuracy": pytest.approx(1 / 3)}},
+    }
+    assert results[2].error == "ValueError: no fingers left"
+
+
+def test_an_evaluation_of_dotevals_is_awaited_although_it_is_sync() -> None:
+    import dotevals
+
+    @dotevals.foreach("x", ["a", "b"])
+    def eval_awaited(x: str) -> Score:
+        return exact_match(x, "a")
+
+    session = SessionManager("letters", experiment_name="awaited", storage="json://x")
+    result = asyncio.run(eval_awaited(session, samples=None))
+    assert len(result.results) == 2
+    assert session.storage.list_evaluations("awaited") == ["letters"]
+
+
+# -- records by hand
+
+
+@pytest.mark.parametrize("storage", [JSONStorage, SQLiteStorage])
+def test_results_are_added_and_read_by_hand(storage: type[Storage]) -> None:
+    kept = storage("place")  # type: ignore[call-arg]
+    kept.create_experiment("e")
+    kept.create_evaluation("e", Evaluation("v", EvaluationStatus.RUNNING, 1_700_000_000.0))
+    right = Record(Result(Score("match", True, [accuracy()]), prompt="p"), 0, {"x": 1})
+    kept.add_results("e", "v", [right, Record(item_id=1, scores=[], error="ValueError: no")])
+    found = kept.get_results("e", "v")
+    assert [(r.item_id, r.prompt, r.dataset_row, r.error) for r in found] == [
+        (0, "p", {"x": 1}, None),
+        (1, None, {}, "ValueError: no"),
+    ]
+    assert kept.completed_items("e", "v") == [0]
+    kept.remove_error_result("e", "v", 1)
+    assert [record.item_id for record in kept.get_results("e", "v")] == [0]
+    kept.update_evaluation_status("e", "v", EvaluationStatus.COMPLETED)
+    loaded = kept.load_evaluation("e", "v")
+    assert loaded is not None
+    assert (loaded.status, loaded.started_at) == (EvaluationStatus.COMPLETED, 1_700_000_000.0)
+    kept.rename_experiment("e", "f")
+    kept.delete_experiment("f")
+    assert kept.list_experiments() == []
+
+
+def test_experiments_that_are_not_there_are_missed_by_name() -> None:
+    with pytest.raises(ValueError, match="Experiment 'gone' not found"):
+        JSONStorage("place").delete_experiment("gone")
+
+
+def test_a_summary_of_records_counts_an_error_as_wrong() -> None:
+    records = [
+        Record(Sample(prompt="a", scores=[Score("match", True, [accuracy()])]), 1),
+        Record(Sample(), 2, error="ValueError"),
+    ]
+    assert EvaluationSummary(records).summary == {"match": {"accuracy": 0.5}}
+
+
+# -- the rest
+
+
+def test_a_metric_has_a_name_as_functions_have_it() -> None:
+    assert exact_match("1", "1").metrics[0].__name__ == "accuracy"
+    assert doteval.metrics.registry["accuracy"] is accuracy
+
+
+def test_a_function_call_is_compared_parameter_by_parameter() -> None:
+    schema = [{"name": "book", "parameters": {"required": ["city"], "properties": {"city": {}, "day": {}}}}]
+    expected = [{"book": {"city": ["New York", "NYC"], "day": ["", "Monday"]}}]
+    assert ast_evaluation({"book": {"city": "new-york"}}, expected, schema).value is True
+    assert ast_evaluation({"book": {"city": "NYC", "day": "Sunday"}}, expected, schema).value is False
+    assert ast_evaluation({"book": {"day": "Monday"}}, expected, schema).value is False
+    assert ast_evaluation({"cancel": {"city": "NYC"}}, expected, schema).value is False
+
+
+async def test_a_wrapped_client_makes_no_more_calls_at_once_than_allowed() -> None:
+    class Client:
+        at_once = most = 0
+
+        async def generate(self, prompt: str) -> str:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            await asyncio.sleep(0)
+            self.at_once -= 1
+            return prompt.upper()
+
+    client = Client()
+    wrapped = Concurrency(fixed(2)).wrap(client)
+    assert await asyncio.gather(*(wrapped.generate(letter) for letter in "abcde")) == list("ABCDE")
+    assert client.most == 2
