@@ -1,12 +1,12 @@
-"""Whether a folder lies on a network: there, machines share it and their locks and memory maps do not meet."""
+"""Whether a folder lies on a network: machines share it there, and their locks do not reach each other."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _OF_THE_NETWORK = frozenset(
-    "nfs nfs4 cifs smb2 smb3 smbfs afs ceph lustre gpfs glusterfs beegfs fuse.sshfs fuse.glusterfs fuse.ceph"
-    " fuse.s3fs fuse.gcsfuse fuse.rclone".split()
+    ("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "glusterfs", "beegfs")
+    + ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone")
 )
 _MOUNTS = Path("/proc/self/mountinfo")
 
