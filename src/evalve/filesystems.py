@@ -5,8 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 _OF_THE_NETWORK = frozenset(
-    ("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "glusterfs", "beegfs")
-    + ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone")
+    {
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb2",
+            "smb3",
+            "smbfs",
+            "afs",
+            "ceph",
+            "lustre",
+            "gpfs",
+            "glusterfs",
+            "beegfs",
+        ),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone"),
+    }
 )
 _MOUNTS = Path("/proc/self/mountinfo")
 
