@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalve.declare.experiments import Configuration, read_configuration
 from evalve.errors import OptionError
+from evalve.filesystems import on_network
 from evalve.gate.accounts import Account, Accounts
 from evalve.options import Options, switched_on
 from evalve.secrecy import Environment, discreet, discreet_headers, secret
@@ -253,6 +255,7 @@ def limit_state(environ: Mapping[str, str]) -> LimitState:
     """Shared by every process of this person on this machine, unless memory is asked for."""
     from evalve.gate.state import MemoryState
     from evalve.gate.state_sqlite import SqliteState, machine_now_s
+    from evalve.gate.steady_state import SteadyState
 
     if keeps_limits_in_memory(environ):
         return MemoryState(now_s=machine_now_s)
@@ -262,7 +265,7 @@ def limit_state(environ: Mapping[str, str]) -> LimitState:
     except OSError as error:
         _LOG.warning("%s cannot be written (%s): limits hold for this process alone", path.parent, error)
         return MemoryState(now_s=machine_now_s)
-    return SqliteState(path)
+    return SteadyState(SqliteState(path))
 
 
 def keeps_limits_in_memory(environ: Mapping[str, str]) -> bool:
@@ -312,7 +315,11 @@ def state_directory(environ: Mapping[str, str]) -> Path:
 
 
 def limits_path(environ: Mapping[str, str]) -> Path:
-    return state_directory(environ) / "limits.db"
+    """On a network every machine has its own file: SQLite's locks and maps do not reach across."""
+    folder = state_directory(environ)
+    if not on_network(folder):
+        return folder / "limits.db"
+    return folder / f"limits-{re.sub('[^A-Za-z0-9.-]', '_', socket.gethostname())}.db"
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

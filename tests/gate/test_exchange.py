@@ -268,6 +268,45 @@ async def test_calls_are_held_to_the_limits(tmp_path: Path) -> None:
     world.store.close()
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@virtually
+async def test_an_answer_is_kept_before_it_is_settled(stream: bool, world: World) -> None:
+    sender = FakeSender()
+
+    async def broken(*arguments: Any, **named: Any) -> None:
+        raise RuntimeError("the limits are gone")
+
+    settle, world.limiter.settle = world.limiter.settle, broken  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        if stream:
+            await world.chunks(a_request(stream=True), sender)
+        else:
+            await world.gate.exchange(a_request(), sender)
+    world.limiter.settle = settle  # type: ignore[method-assign]
+
+    again = await world.gate.exchange(a_request(stream=stream), sender)
+
+    assert again.cached
+    assert len(sender.sent_at_s) == 1
+
+
+@virtually
+async def test_a_refusal_that_asks_for_years_is_tried_again_in_minutes_by_one_call_alone(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = failed(429, "rate_limit_error", retry_after="1763280000")
+    sender = FakeSender([refused, refused, ok()], takes_s=0.1)
+
+    with caplog.at_level(logging.WARNING):
+        calls = [world.gate.exchange(a_request(f"{number}"), sender) for number in range(3)]
+        replies = await asyncio.gather(*calls)
+
+    assert [reply.status for reply in replies] == [200, 200, 200]
+    assert 300.0 <= sender.sent_at_s[3] - sender.sent_at_s[2] <= 320.0
+    assert sender.sent_at_s[-1] < 700.0
+    assert [record.getMessage()[:17] for record in caplog.records] == ["api.anthropic.com"]
+
+
 # -- which answers are the same
 
 

@@ -339,12 +339,12 @@ HOLDER = Holder("token", 77, 1000.0, "here")
     ("holder", "started_s", "dead"),
     [
         (HOLDER, 1000.0, False),
-        (HOLDER, 1000.9, False),
+        (HOLDER, 1001.0, True),
         (HOLDER, None, True),
         (HOLDER, 1500.0, True),
         (replace(HOLDER, host="there"), None, False),
     ],
-    ids=["running", "clock corrected", "gone", "pid reused", "elsewhere"],
+    ids=["running", "a tick later", "gone", "pid reused", "elsewhere"],
 )
 def test_who_is_dead(holder: Holder, started_s: float | None, dead: bool) -> None:
     assert is_dead(holder, here="here", started=lambda pid: started_s) is dead

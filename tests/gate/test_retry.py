@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -411,3 +412,12 @@ def test_one_host_that_fails_does_not_hold_back_another() -> None:
             return retries.clock.now_s()
 
     assert run_in_virtual_time(story()) == 0.0
+
+
+def test_jitter_is_not_that_of_a_program_that_seeds_its_random_numbers() -> None:
+    drawn = []
+    for _ in range(2):
+        random.seed(0)
+        drawn.append([Retries().random() for _ in range(4)])
+
+    assert drawn[0] != drawn[1]

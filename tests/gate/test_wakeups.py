@@ -207,3 +207,19 @@ def test_where_no_fifo_can_be_made_nobody_listens(ear: Ear, tmp_path: Path) -> N
 
     assert not ear.wakeups.listen("me")
     assert not ear.wakeups.listen("me")
+
+
+def test_a_reader_that_goes_in_the_very_moment_of_a_wakeup_harms_nobody(
+    ear: Ear, other: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ear.wakeups.listen("me")
+
+    def broken(descriptor: int, data: bytes) -> int:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", broken)
+        other.wakeups.wake("me")
+    other.wakeups.wake("me")
+
+    assert ear.hears()

@@ -6,18 +6,21 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from evalve.contracts import EvaluationSpec
+from evalve.contracts import EvaluationSpec, RecordDraft
 from evalve.errors import Locked
+from evalve.processes import here
+from evalve.processes import started as process_started
 from evalve.storage import SqliteStore, open_store
 from evalve.storage.database import MemoryDatabase
-from evalve.storage.locks import Holder, Locks, is_alive, process_started
+from evalve.storage.locks import Holder, Locks, is_alive
 from recorded import at_once
 
 HOLDER = Holder(
@@ -67,13 +70,13 @@ def lock_in_another_process(path: Path, *, then: str, party: str | None = None) 
     ("holder", "started", "now_s", "alive"),
     [
         (HOLDER, 1000.0, 9999.0, True),
-        (HOLDER, 1000.9, 9999.0, True),
+        (HOLDER, 1001.0, 9999.0, False),
         (HOLDER, None, 5000.0, False),
         (HOLDER, 1500.0, 5000.0, False),
         (replace(HOLDER, host="there"), None, 5059.0, True),
         (replace(HOLDER, host="there"), 1000.0, 5060.0, False),
     ],
-    ids=["running", "clock corrected", "gone", "pid reused", "heard of elsewhere", "silent elsewhere"],
+    ids=["running", "a tick later", "gone", "pid reused", "heard of elsewhere", "silent elsewhere"],
 )
 def test_who_is_alive(holder: Holder, started: float | None, now_s: float, alive: bool) -> None:
     assert is_alive(holder, here="here", now_s=now_s, started=lambda pid: started) is alive
@@ -82,6 +85,60 @@ def test_who_is_alive(holder: Holder, started: float | None, now_s: float, alive
 def test_this_process_is_running_and_an_impossible_one_is_not() -> None:
     assert process_started(os.getpid()) is not None
     assert process_started(2**22 + 1) is None
+
+
+def test_a_step_of_the_date_leaves_a_live_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process's start is worked out from, when it is told as a date, moves with the clock."""
+    before = process_started(os.getpid())
+
+    monkeypatch.setattr("psutil.boot_time", lambda: 0.0)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+
+    assert process_started(os.getpid()) == before
+
+
+def test_the_same_pid_in_another_container_is_judged_by_its_heartbeat() -> None:
+    host, _, namespace = here().rpartition("/")
+    elsewhere = replace(HOLDER, pid=os.getpid(), host=f"{host}/pid:[1]", heartbeat_at=5000.0)
+
+    assert namespace
+    assert is_alive(elsewhere, here=here(), now_s=5030.0)
+    assert not is_alive(elsewhere, here=here(), now_s=5061.0)
+
+
+class Sink:
+    """Hears what became of drafts."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException | None] = []
+
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        self.errors += [error] * len(drafts)
+
+
+def test_a_run_whose_lock_was_taken_over_adds_nothing_more(tmp_path: Path, store: SqliteStore) -> None:
+    mine = store._locks.take("exp", "mine")
+    store._locks.drop(mine._holder.token)
+    taker = lock_in_another_process(tmp_path / "a.db", then="sys.stdin.read()")
+    sink = Sink()
+    try:
+        store._locks.note_lost(mine._holder)
+        store.add(cast(RecordDraft, object()), sink)
+    finally:
+        taker.kill()
+        taker.communicate()
+
+    assert [type(error) for error in sink.errors] == [Locked]
+    assert f"taken over by pid {taker.pid}" in str(sink.errors[0])
+
+
+def test_a_lock_row_that_is_merely_gone_stops_nobody(store: SqliteStore) -> None:
+    mine = store._locks.take("exp", "mine")
+    store._locks.drop(mine._holder.token)
+
+    store._locks.note_lost(mine._holder)
+
+    assert store._locks.lost is None
 
 
 def test_a_live_process_keeps_its_lock(tmp_path: Path, store: SqliteStore) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,10 @@ LONGEST_TRUST_S = 600.0
 """Stated limits that were not repeated for this long are no longer held against a configured one."""
 REFUSALS = "refusals"
 """The source of a limit that was neither configured nor stated."""
+ALONE = "holder 0"
+"""The first holder of a state that one process keeps to itself."""
+PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
+"""After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
 LEARNT_BURST_S = 0.25
 """How much of a learnt rate may come at once: what makes up for a busy event loop, and no more."""
 
@@ -35,6 +39,8 @@ class Holder:
     in_flight: int = 0
     uncharged: dict[str, float] = field(default_factory=dict)
     """Booked and not yet settled, by dimension."""
+    heard_at_s: float = 0.0
+    """When it last told anything: all that is known of a process that cannot be seen from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ class ScopeState:
     """What refusals have shown."""
     learnt: LearntRate | None = None
     """Requests a second, where refusals have shown them and nobody states a limit."""
+    probing_from_s: float | None = None
+    """After a long pause: when the next call may try, alone, whether calls are served again."""
     ramp: tuple[float, float] | None = None
     """Share of the rates that is used since a ramp refusal, and since when."""
     ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
@@ -142,6 +150,8 @@ class ScopeState:
         start_s, binding = now_s, ""
         if self.pause_until_s > start_s:
             start_s, binding = self.pause_until_s, "pause"
+        if self.probing_from_s is not None and self.probing_from_s > start_s:
+            start_s, binding = self.probing_from_s, "pause"
         for dimension, amount in cost.items():
             bucket = self.buckets.get(dimension) if self.begun else None  # the very first call just goes
             if bucket is not None and (earliest_s := bucket.earliest_s(amount)) > start_s:
@@ -149,8 +159,11 @@ class ScopeState:
         if start_s > not_after_s:
             return Booking(start_s, cost, self.version, binding, granted=False)
         self.begun = True
+        if self.probing_from_s is not None:
+            self.probing_from_s = start_s + PROBED_EVERY_S
         held = self.holders.setdefault(holder, Holder())
         held.in_flight += 1
+        held.heard_at_s = now_s
         sent: dict[Dimension, Sent] = {}
         for dimension, amount in cost.items():
             if (bucket := self.buckets.get(dimension)) is not None:
@@ -194,6 +207,16 @@ class ScopeState:
         """Its process is dead: its calls hold no slot; what it booked stays spent, for it may have been."""
         self.holders.pop(holder, None)
         self.line.leave(holder)
+
+    def unheard_s(self, holder: str, now_s: float) -> float:
+        """For how long a holder has told nothing; one that only waits for a place asks every second."""
+        held = self.holders.get(holder)
+        return now_s - held.heard_at_s if held is not None else 0.0
+
+    def only_of(self, holder: str) -> ScopeState:
+        """The same for a process that goes on alone: what others hold is not known any more."""
+        mine = self.holders.get(holder)
+        return replace(self, holders={} if mine is None else {ALONE: mine}, line=Line())
 
     def _ahead(self, dimension: Dimension, now_s: float) -> list[tuple[float, float]]:
         """What a bucket holds back for bookings that start later, by start."""
@@ -304,6 +327,8 @@ class ScopeState:
             return
         self.penalised_at_s[episode] = now_s
         self.version += 1
+        if retry_after_s >= PROBED_AFTER_S:
+            self.probing_from_s = now_s + retry_after_s
         if dimension == "ramp":
             self.ramp = (0.5 * self.ramp_share(now_s), now_s + retry_after_s)
         bucket = self.buckets.get(dimension) if dimension else None  # type: ignore[call-overload]
@@ -321,6 +346,12 @@ class ScopeState:
             each.full_at_s = max(
                 each.full_at_s, self.pause_until_s + max(0.0, each.usable() - 1) / each.rate()
             )
+
+    def note_served(self) -> None:
+        """A call was answered and not refused: nobody has to try any more."""
+        if self.probing_from_s is not None:
+            self.probing_from_s = None
+            self.version += 1
 
     def lower_ceiling(self, unrefused: int, now_s: float) -> None:
         """Too many at once: no more from now on than are in flight without the one that was refused.

@@ -8,10 +8,11 @@ process's, and any thread and loop may use it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -45,10 +46,13 @@ from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
 from evalve.gate.ungated import Ungated
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 UNSTATED_RETRY_AFTER_S = 1.0
 """A refusal that does not say when to come back."""
+LONGEST_RETRY_AFTER_S = 300.0
+"""However long a refusal asks to wait, one call tries again after this."""
 
 FAILS_AGAIN_S = 60.0
 """For so long a final failure answers equal requests of the same try: clients that do not obey
@@ -85,6 +89,7 @@ class Gate:
         self.clock = clock
         self._account = account
         self._ungated = Ungated()
+        self._told_of_long_waits: set[str] = set()
 
     def passed_by(self, url: str) -> None:
         """A call goes past that no dialect reads: count it, and tell of its host once."""
@@ -92,6 +97,18 @@ class Gate:
         account: Account | None = sample.account if sample is not None else None
         self.meter.ungated(account or self._account(), sample)
         self._ungated.tell(url)
+
+    def tell_of_long_wait(self, host: str, asked_s: float) -> None:
+        """Once for each host."""
+        if host not in self._told_of_long_waits:
+            self._told_of_long_waits.add(host)
+            _LOG.warning(
+                "%s refuses calls and asks to wait %.0f s; one call tries again every %.0f s, the others wait"
+                " for it",
+                host,
+                asked_s,
+                LONGEST_RETRY_AFTER_S,
+            )
 
     async def exchange(self, request: Request, sender: Sender) -> Reply:
         """The final answer, whatever its status; `SendError` where there is finally none."""
@@ -277,9 +294,7 @@ class Exchange:
         if cached is not None:
             self._gate.meter.hit(self._account, self._sample)
             return Outcome(cached)
-        outcome = await self._with_retries()
-        await self._keep(outcome)
-        return outcome
+        return await self._with_retries()
 
     async def _with_retries(self) -> Outcome:
         """Until a piece of it was passed on, a stream is tried again like a whole answer."""
@@ -363,7 +378,6 @@ class Exchange:
                     yield chunk
             raise
         outcome = await self._answered(opening.so_far())
-        await self._keep(outcome)
         self._trace_outcome(outcome)
         for chunk in received[passed_on:]:
             yield chunk
@@ -455,10 +469,13 @@ class Exchange:
         )
 
     async def _answered(self, reply: Reply) -> Outcome:
-        """An answer came: settle what it took, and see what is wrong with it."""
+        """An answer came: see what is wrong with it, keep it, and settle what it took.
+
+        It is kept first: whatever happens while it is settled, it was paid for.
+        """
         dialect, call, meter = self._dialect, self._call, self._gate.meter
         assert self._permit is not None
-        problem = reply.problem = dialect.problem(reply, call)
+        problem = reply.problem = self._bounded(dialect.problem(reply, call))
         # a refused request counts as one; its tokens were never used
         actual = None if reply.status < 300 else self._only_the_request()
         usage = dialect.usage(call, reply.body) if reply.status < 300 else None
@@ -472,7 +489,10 @@ class Exchange:
             self._account.budget.keep(self._reserved_usd)
         outcome = Outcome(reply, problem=problem, usage=usage, cost_usd=cost_usd)
         if problem is None:
-            await self._settle(actual, headers=reply)
+            try:
+                await self._keep(outcome)
+            finally:
+                await self._settle(actual, headers=reply)
             return outcome
         meter.problem(self._account, self._sample, problem)
         refusal = None
@@ -482,6 +502,13 @@ class Exchange:
         if problem.kind == "spent" and self._sample is not None:
             self._sample.stop_run(problem.message)
         return outcome
+
+    def _bounded(self, problem: Problem | None) -> Problem | None:
+        """Nobody is made to wait for years: some servers give an instant where a span of time belongs."""
+        if problem is None or (problem.retry_after_s or 0.0) <= LONGEST_RETRY_AFTER_S:
+            return problem
+        self._gate.tell_of_long_wait(self._call.host, problem.retry_after_s or 0.0)
+        return replace(problem, retry_after_s=LONGEST_RETRY_AFTER_S)
 
     async def _unanswered(self, error: SendError) -> Outcome:
         """No answer came: what the provider may have worked on stays spent."""

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-_SAME_START_S = 2.0
-"""Two readings of one process's start differ when the machine's clock is corrected."""
+from evalve.processes import here, is_same, started
+
+UNSEEN_FOR_S = 600.0
+"""A process that cannot be seen from here counts as dead when it has not been heard of for this long: about
+as long as an answer may take, for meanwhile it tells nothing."""
+
+
+def name_of_this_process() -> str:
+    return _name_of(os.getpid())
 
 
 @cache
-def name_of(pid: int) -> str:
-    """A process by its id and start, so that another one with the same id is not mistaken for it."""
-    return f"{pid}:{_started(pid)}"
+def _name_of(pid: int) -> str:
+    """Its id, its start, and where such ids mean the same: another with the same id is not taken for it."""
+    return f"{pid}:{started(pid) or 0.0:.2f}:{_place()}"
 
 
-def _started(pid: int) -> str:
-    import psutil
+def _place() -> str:
+    return hashlib.sha256(here().encode()).hexdigest()[:8]
 
+
+def is_alive(holder: str, *, unheard_s: float = 0.0) -> bool:
+    """`unheard_s` is for how long the shared state has not been told anything by it."""
+    pid, began, place = (*holder.split(":"), "", "")[:3]
+    if place != _place():
+        return unheard_s < UNSEEN_FOR_S
     try:
-        process = psutil.Process(pid)
-        is_killed = process.status() == psutil.STATUS_ZOMBIE  # and nobody has waited for it yet
-        return "gone" if is_killed else f"{process.create_time():.2f}"
-    except psutil.Error:
-        return "gone"
-
-
-def is_alive(holder: str) -> bool:
-    pid, started = holder.split(":")[:2]
-    now_told = _started(int(pid))
-    if "gone" in (now_told, started):
-        return now_told == started
-    return abs(float(now_told) - float(started)) < _SAME_START_S
+        return is_same(started(int(pid)), float(began))
+    except ValueError:
+        return False
 
 
 def in_words(holder: str) -> str:
     import psutil
 
-    pid = int(holder.partition(":")[0])
+    pid, _, place = (*holder.split(":"), "", "")[:3]
+    if place != _place():
+        return f"process {pid} of another container"
     try:
-        command: list[Any] = psutil.Process(pid).cmdline()[:4]
+        command: list[Any] = psutil.Process(int(pid)).cmdline()[:4]
     except psutil.Error:
         return f"process {pid}"
     name = " ".join(Path(part).name if index == 0 else part for index, part in enumerate(command))

@@ -7,21 +7,18 @@ here (another container), or that hangs, when it has not been renewed for a whil
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 
+from evalve import processes
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.cache_writer import Writer
 
 _LASTS_S = 30.0
 _RENEWED_EVERY_S = 10.0
-_SAME_START_S = 2.0  # two readings of one process's start differ when the machine's clock is corrected
 
 _TAKE = """
     INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?, ?, ?, ?, ?, ?)
@@ -93,7 +90,7 @@ class Leases:
     def _introduced(self) -> Holder:
         pid = os.getpid()
         self._held = set()  # a forked child holds nothing
-        self._me = Holder(uuid.uuid4().hex, pid, process_started(pid) or 0.0, _host())
+        self._me = Holder(uuid.uuid4().hex, pid, processes.started(pid) or 0.0, processes.here())
         threading.Thread(target=self._renew, name="evalve-leases", daemon=True).start()
         return self._me
 
@@ -107,32 +104,9 @@ class Leases:
         return self._clock.utc_now().timestamp()
 
 
-def process_started(pid: int) -> float | None:
-    """When the process started, in seconds since 1970; None where it is gone."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
-    except psutil.NoSuchProcess:
-        return None
-
-
-def is_dead(holder: Holder, *, here: str, started: Callable[[int], float | None] = process_started) -> bool:
+def is_dead(holder: Holder, *, here: str, started: Callable[[int], float | None] = processes.started) -> bool:
     """Whether it is known to be; of a process elsewhere nothing is known."""
-    if holder.host != here:
-        return False
-    started_s = started(holder.pid)
-    return started_s is None or abs(started_s - holder.pid_started) >= _SAME_START_S
-
-
-@cache
-def _host() -> str:
-    """Where process ids mean the same: containers may share a name, and not their processes."""
-    name = socket.gethostname()
-    with suppress(OSError):
-        name += "/" + os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (Path.readlink gives no text)
-    return name
+    return holder.host == here and not processes.is_same(started(holder.pid), holder.pid_started)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "buckets": {name: _bucket(bucket) for name, bucket in state.buckets.items()},
         "stated": state.stated,
         "holders": {
-            name: [held.in_flight, held.uncharged]
+            name: [held.in_flight, held.uncharged, held.heard_at_s]
             for name, held in state.holders.items()
             if held.in_flight or any(held.uncharged.values())
         },
@@ -27,6 +27,7 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "concurrency": state.concurrency,
         "shown_concurrency": astuple(state.shown_concurrency) if state.shown_concurrency else None,
         "learnt": astuple(state.learnt) if state.learnt else None,
+        "probing_from": state.probing_from_s,
         "ramp": state.ramp,
         "version": state.version,
         "ahead": state.ahead,
@@ -39,7 +40,7 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
     return ScopeState(
         buckets={name: Bucket(*values) for name, values in plain["buckets"].items()},
         stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
-        holders={name: Holder(values[0], values[1]) for name, values in plain["holders"].items()},
+        holders={name: Holder(*values) for name, values in plain["holders"].items()},
         line=Line.from_plain(plain.get("line", {})),  # rows from before there was one
         pause_until_s=plain["pause"][0],
         pause_reason=plain["pause"][1],
@@ -47,6 +48,7 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         concurrency=plain["concurrency"],
         shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
         learnt=LearntRate(*learnt) if (learnt := plain.get("learnt")) else None,  # nor was there this
+        probing_from_s=plain.get("probing_from"),
         ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
         version=plain["version"],
         ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],

@@ -26,6 +26,8 @@ MAX_JITTER_S = 5.0
 TRIES_WITHOUT_ANSWER = 2
 """For a host that answers 200 with something else: mostly a wrong address, and a person waits to hear so."""
 
+_OWN_NUMBERS = random_numbers.SystemRandom()
+"""Not Python's shared ones: a program that seeds them, or forks, would have all its workers wait alike."""
 _NEVER_RETRIED: frozenset[ProblemKind] = frozenset({"permanent", "spent"})
 _FAULTS: frozenset[ProblemKind] = frozenset({"overload", "server", "connection"})
 _MOST_TRIES: dict[ProblemKind, int] = dict.fromkeys(_FAULTS, FAULT_TRIES) | {
@@ -135,7 +137,7 @@ class Retries:
         self,
         *,
         clock: Clock = LOOP_CLOCK,
-        random: Callable[[], float] = random_numbers.random,
+        random: Callable[[], float] = _OWN_NUMBERS.random,
         budget: RetryBudget | None = None,
         new_circuit: Callable[[], Circuit] = Circuit,
     ) -> None:

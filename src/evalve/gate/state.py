@@ -115,6 +115,8 @@ def apply(
     """
     if state.line.waits:
         state.line.pass_over(now_s, but=holder)
+    if holder in state.holders:
+        state.holders[holder].heard_at_s = now_s
     for settlement in settlements:
         _settle(state, settlement, holder, now_s)
     state.hold(limits, now_s)
@@ -142,6 +144,8 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if settlement.answered:
         state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
+    if settlement.answered and refusal is None:
+        state.note_served()
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
@@ -177,6 +181,10 @@ class MemoryState:
         self._tell: dict[str, list[Callable[[], object]]] = {} if beside is None else beside._tell
         self._holder = f"holder {len(self._tell)}"
         self._tell[self._holder] = []
+
+    def take_over(self, states: Mapping[str, ScopeState]) -> None:
+        """Go on from what is known of each scope."""
+        self._scopes.update(states)
 
     def now_s(self) -> float:
         return self._now_s()

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,10 +64,8 @@ class Wakeups:
         """Whoever listens by that name hears of it."""
         with _to_write(self._directory / name) as descriptor:
             if descriptor is not None:
-                try:
+                with suppress(OSError):  # full of bytes that have not been heard, or its reader has just gone
                     os.write(descriptor, b"!")
-                except BlockingIOError:
-                    pass  # full of bytes that have not been heard: it will be
 
     def close(self) -> None:
         """Listen no more."""

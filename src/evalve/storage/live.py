@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 
+from evalve import processes
 from evalve.contracts import LiveProgress
 from evalve.jsontext import from_json, to_json
-from evalve.storage.locks import process_lives, process_started
+from evalve.storage.locks import process_lives
 
 _COLUMNS_OF_THEIR_OWN = ("run_id", "evaluation_id", "updated_at", "is_alive")
 
@@ -27,7 +27,7 @@ def write_progress(connection: sqlite3.Connection, progress: LiveProgress) -> No
             progress.updated_at,
             pid,
             _started(pid),
-            socket.gethostname(),
+            processes.here(),
             to_json(told),
         ),
     )
@@ -40,7 +40,7 @@ def read_progress(connection: sqlite3.Connection, experiment: str, *, now_s: flo
         " WHERE x.name = ? ORDER BY v.id",
         (experiment,),
     ).fetchall()
-    here = socket.gethostname()
+    here = processes.here()
     return [
         LiveProgress(
             run_id=run_id,
@@ -60,4 +60,4 @@ def read_progress(connection: sqlite3.Connection, experiment: str, *, now_s: flo
 
 @cache
 def _started(pid: int) -> float:
-    return process_started(pid) or 0.0
+    return processes.started(pid) or 0.0

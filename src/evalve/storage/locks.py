@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sqlite3
 import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 
+from evalve import processes
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.errors import Locked, StorageError
 from evalve.storage.database import Database
@@ -21,7 +21,6 @@ from evalve.storage.database import Database
 _LOG = logging.getLogger(__name__)
 _HEARTBEAT_S = 10.0
 _SILENCE_S = 60.0
-_SAME_START_S = 2.0  # two readings of one process's start differ when the machine's clock is corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Holder:
 
     def __str__(self) -> str:
         since = self.acquired_at[:19].replace("T", " ")
-        return f"pid {self.pid} on {self.host} ({self.holder}) since {since} UTC"
+        return f"pid {self.pid} on {processes.host_of(self.host)} ({self.holder}) since {since} UTC"
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Holder))
@@ -56,6 +55,8 @@ class Locks:
         self._clock = clock
         self._heartbeat = heartbeat
         self._held: dict[str, ExperimentLock] = {}
+        self.lost: Locked | None = None
+        """Where another run has taken a lock of ours: what would be added now belongs to two runs."""
 
     def take(self, experiment: str, holder: str, *, party: str | None = None) -> ExperimentLock:
         now = self._clock.utc_now()
@@ -65,8 +66,8 @@ class Locks:
             token=token,
             party=party or token,
             pid=os.getpid(),
-            pid_started=process_started(os.getpid()) or 0.0,
-            host=socket.gethostname(),
+            pid_started=processes.started(os.getpid()) or 0.0,
+            host=processes.here(),
             holder=holder,
             acquired_at=now.isoformat(),
             heartbeat_at=now.timestamp(),
@@ -84,6 +85,7 @@ class Locks:
             connection.execute(
                 f"INSERT INTO locks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(me)
             )
+        self.lost = None
         lock = self._held[me.token] = ExperimentLock(self, me, heartbeat=self._heartbeat)
         return lock
 
@@ -103,7 +105,7 @@ class Locks:
     def others_run(self, connection: sqlite3.Connection) -> bool:
         """Whether another process holds any experiment."""
         rows = connection.execute(f"SELECT {_COLUMNS} FROM locks").fetchall()
-        here, now_s = socket.gethostname(), self._clock.utc_now().timestamp()
+        here, now_s = processes.here(), self._clock.utc_now().timestamp()
         return any(
             (holder.host, holder.pid) != (here, os.getpid()) and is_alive(holder, here=here, now_s=now_s)
             for holder in [Holder(*row) for row in rows]
@@ -113,7 +115,7 @@ class Locks:
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM locks WHERE experiment = ? ORDER BY acquired_at", (experiment,)
         )
-        here, now_s = socket.gethostname(), self._clock.utc_now().timestamp()
+        here, now_s = processes.here(), self._clock.utc_now().timestamp()
         return [holder for row in rows if is_alive(holder := Holder(*row), here=here, now_s=now_s)]
 
     def beat(self, token: str) -> bool:
@@ -122,6 +124,17 @@ class Locks:
         with self._database.writing() as connection:
             changed = connection.execute("UPDATE locks SET heartbeat_at = ? WHERE token = ?", (now_s, token))
             return changed.rowcount == 1
+
+    def note_lost(self, mine: Holder) -> None:
+        """The row is gone; where another run has put its own in its place, ours stops."""
+        with self._database.reading() as connection:
+            others = [other for other in self._live(connection, mine.experiment) if other.party != mine.party]
+        if others:
+            self.lost = Locked(
+                f"experiment {mine.experiment!r} has been taken over by {others[0]}, who could not see that"
+                " this run lives; this one stops, and what it has recorded is kept: let one of them run to"
+                " its end"
+            )
 
     def drop(self, token: str) -> None:
         self._held.pop(token, None)
@@ -158,21 +171,10 @@ class ExperimentLock:
         while not self._released.wait(_HEARTBEAT_S):
             try:
                 if not self._locks.beat(self._holder.token):
-                    _LOG.warning("the lock on experiment %r has been taken over", self._holder.experiment)
+                    self._locks.note_lost(self._holder)
                     return
             except StorageError as error:  # a busy or full disk; the next beat may succeed
                 _LOG.warning("no heartbeat for experiment %r: %s", self._holder.experiment, error)
-
-
-def process_started(pid: int) -> float | None:
-    """When the process started, in seconds since 1970; None where it is gone."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
-    except psutil.NoSuchProcess:
-        return None
 
 
 def is_alive(
@@ -180,7 +182,7 @@ def is_alive(
     *,
     here: str,
     now_s: float,
-    started: Callable[[int], float | None] = process_started,
+    started: Callable[[int], float | None] = processes.started,
 ) -> bool:
     return process_lives(
         holder.pid,
@@ -197,10 +199,7 @@ def process_lives(
     *,
     on_this_machine: bool,
     silent_s: float,
-    started: Callable[[int], float | None] = process_started,
+    started: Callable[[int], float | None] = processes.started,
 ) -> bool:
-    """On this machine the process tells; of another machine only the heartbeat is seen."""
-    if not on_this_machine:
-        return silent_s < _SILENCE_S
-    started_s = started(pid)
-    return started_s is not None and abs(started_s - pid_started) < _SAME_START_S
+    """Here the process tells; of another machine or container only the heartbeat is seen."""
+    return processes.is_same(started(pid), pid_started) if on_this_machine else silent_s < _SILENCE_S

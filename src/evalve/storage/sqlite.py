@@ -111,6 +111,9 @@ class SqliteStore:
         self._writer.reindex(evaluation_id, places)
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
+        if self._locks.lost is not None:
+            sink.committed([draft], self._locks.lost)  # which stops the run
+            return
         self._writer.add(draft, sink)
 
     def keep_artefact(self, source: Path | bytes, *, name: str) -> Artefact:
