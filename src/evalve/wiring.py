@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -23,7 +23,7 @@ from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.declare.variants import variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
-from evalve.errors import Interrupted, OptionError
+from evalve.errors import EvalveError, Interrupted, OptionError
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -126,12 +126,22 @@ _STORES: dict[str, Store] = {}
 _STORES_LOCK = threading.Lock()
 
 
+INTERRUPTED = 2
+"""The exit code of an interrupted run; pytest's own."""
+CANNOT_END = "a sample blocks the event loop and lets no exception end it, so the process ends"
 ASYNC_STAYS = "async evaluations run on the event loop of this process: --engine processes is for sync ones"
 _TOLD: set[str] = set()
 """What is told once in a process, however many evaluations it concerns."""
 
 
-async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
+async def run_recording(
+    evaluation: Runnable,
+    *,
+    store: Store,
+    progress: Progress,
+    folder: Path,
+    give_up: Callable[[], None] | None = None,
+) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
     if evaluation.is_async and evaluation.options.engine == "processes" and ASYNC_STAYS not in _TOLD:
         _TOLD.add(ASYNC_STAYS)
@@ -145,6 +155,7 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
             calls=calls,
             git_commit=git_commit(folder),
             secrets=secret_values(Environment(os.environ)),
+            give_up=give_up,
         )
 
 
@@ -230,7 +241,19 @@ async def run_directly_async(
     try:
         with progress_on(2, options) as progress:
             gating.tell_unknown_variables(progress.note)
-            outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
+
+            def give_up() -> None:
+                progress.note(
+                    f"{CANNOT_END}; what was done is saved: run it again with"
+                    f" experiment={now.experiment!r} to go on"
+                )
+                with suppress(EvalveError):
+                    lock.release()
+                os._exit(INTERRUPTED)
+
+            outcome = await run_recording(
+                runnable, store=store, progress=progress, folder=folder, give_up=give_up
+            )
             if changed := outcome.run.report["rows_changed"]:
                 progress.note(figures.rows_changed(changed))
     finally:
