@@ -578,6 +578,8 @@ class Engine(Protocol):
     """Whether a sample that only waits leaves room for another one to run."""
     may_block_loop: bool
     """Whether the function runs on the event loop's thread as a coroutine, and may block it by mistake."""
+    leaves_behind: str
+    """What remains of a call that nobody waits for any more, in words; empty where nothing does."""
 
     async def start(self) -> None:
         """Be ready for calls; raises where there will be none, before anything has run."""

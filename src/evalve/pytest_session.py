@@ -7,9 +7,11 @@ import functools
 import logging
 import os
 import shlex
+import sys
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,13 @@ from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, 
 from evalve.pytest_traceback import down_to_the_person
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
+from evalve.runner.interruption import EndsAll, taking_gentle
 from evalve.secrecy import Environment
 from evalve.show.overview import skip_reasons
 from evalve.show.pytest_summary import Told, failure_text, properties, skip_text, summary_lines, warning_lines
+
+_PATIENCE_S = 5.0
+"""How long the process may take to end where samples may have left threads behind."""
 
 
 class EvalveSession:
@@ -56,6 +62,7 @@ class EvalveSession:
         self._to_start_over: dict[str, tuple[Store, str]] = {}
         """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
+        self._exitstatus = 0
         self._spent_usd = 0.0
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
@@ -117,6 +124,7 @@ class EvalveSession:
         else:
             self._controller = Controller(self._worker["evalve_channel"])
             self._scope.enter_context(self._controller.obeyed())
+        self._scope.enter_context(taking_gentle(EndsAll(_asked_to_end)))
         for item in items:
             self._lock(evaluation_of(item))
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
@@ -154,6 +162,7 @@ class EvalveSession:
         """All items have ended, one way or another."""
         for store, key in self._to_start_over.values():  # of those that were not reached
             store.forget(self._settings.experiment, key)
+        self._exitstatus = exitstatus
         if self._workers is not None:
             self._workers.have_ended()
         if self._controller is None:
@@ -168,6 +177,9 @@ class EvalveSession:
             )
 
     def close(self) -> None:
+        if any(one["interrupted"] or "timeout" in one["failures"] for one in self.told.values()):
+            # a thread that a sample left behind would keep the process, however long its function takes
+            threading.Thread(target=self._end_anyway, name="evalve-end", daemon=True).start()
         if self._runner is not None:
             self._runner.close()
         self._scope.close()
@@ -262,7 +274,11 @@ class EvalveSession:
         store = wiring.storage_for(evaluation, options)
         try:
             outcome = await wiring.run_recording(
-                runnable, store=store, progress=self._showing(options), folder=self._folder
+                runnable,
+                store=store,
+                progress=self._showing(options),
+                folder=self._folder,
+                give_up=None if self._worker is not None else self._give_up,
             )
         except Exception as error:
             self.told[item.nodeid] = (await _told_of_broken(runnable, store, error)).to_plain()
@@ -289,7 +305,7 @@ class EvalveSession:
         if outcome.stop_reason:
             raise pytest.exit.Exception(outcome.stop_reason, returncode=int(pytest.ExitCode.INTERRUPTED))
         if outcome.interrupted:
-            raise KeyboardInterrupt
+            raise pytest.exit.Exception("interrupted", returncode=int(pytest.ExitCode.INTERRUPTED))
         if outcome.problems:
             failed = pytest.fail.Exception(failure_text(told, outcome.info, store), pytrace=False)
             if outcome.first_error is not None and self._config.option.usepdb:
@@ -297,6 +313,27 @@ class EvalveSession:
             raise failed
         if told.is_empty or told.is_skipped:
             pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
+
+    def _give_up(self) -> None:
+        """In a thread: nothing ends what holds the main one, so say how to go on, and end the process."""
+        assert self._progress is not None
+        self._progress.note(
+            f"{wiring.CANNOT_END}; what was done is saved. To go on: {self._resume_command()}"
+        )
+        with suppress(Exception):  # whatever fails here, the process ends
+            for lock in self._locks.values():
+                lock.release()
+            self._config.get_terminal_writer().flush()
+        os._exit(int(pytest.ExitCode.INTERRUPTED))
+
+    def _end_anyway(self) -> None:
+        threading.Event().wait(_PATIENCE_S)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            os.write(
+                2, b"evalve: threads that samples left behind do not end: the process ends without them\n"
+            )
+        os._exit(self._exitstatus)
 
     def _within_budget(self, options: Options) -> Options:
         """A budget for the whole run is what the evaluations before have left of it."""
@@ -332,6 +369,7 @@ class EvalveSession:
         if not told and not interrupted and not warnings:
             return
         reporter.write_sep("=", "evalve", bold=True)
+        _count_interrupted(reporter, len(stopped))
         lines = summary_lines(
             [*told, *stopped],
             experiment=self._settings.experiment,
@@ -361,6 +399,10 @@ class EvalveSession:
         return shlex.join([*without_fresh(typed(self._config)), *named])
 
 
+def _asked_to_end() -> BaseException:
+    return pytest.exit.Exception("asked to end", returncode=int(pytest.ExitCode.INTERRUPTED))
+
+
 async def _told_of_broken(runnable: Runnable, store: RunningStore, error: Exception) -> Told:
     spec = runnable.spec
     reason = str(error) if isinstance(error, EvalveError) else f"{type(error).__name__}: {error}"
@@ -369,6 +411,13 @@ async def _told_of_broken(runnable: Runnable, store: RunningStore, error: Except
     except EvalveError:
         info = None  # the store is what broke
     return Told.about_broken(spec, info, reason)
+
+
+def _count_interrupted(reporter: Any, count: int) -> None:
+    """An interrupted item has no report, and pytest would say that no tests ran."""
+    if count:
+        reporter.stats.setdefault("interrupted", []).extend([object()] * count)
+        reporter._known_types = None
 
 
 def _terminal() -> int:

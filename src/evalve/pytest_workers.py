@@ -11,11 +11,11 @@ import queue
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from evalve.runner.interruption import obeying
+from evalve.runner.interruption import main_thread, obeying, taking_gentle
 
 _PATIENCE_S = 10.0
 """How long workers may take to end after they were told to cancel."""
@@ -36,6 +36,8 @@ class Workers:
         threading.Thread(target=self._tell, name="evalve-workers", daemon=True).start()
         is_main = threading.current_thread() is threading.main_thread()
         self._before = signal.signal(signal.SIGINT, self._pressed) if is_main else None
+        self._gentle = ExitStack()
+        self._gentle.enter_context(taking_gentle(self._asked_to_end))
 
     def channel_to(self, gateway: Any) -> Any:
         """A channel for a new worker, which is to be sent with its input."""
@@ -51,11 +53,16 @@ class Workers:
     def close(self) -> None:
         self._over.set()
         self._to_tell.put(None)
+        self._gentle.close()
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
     def _heard(self, message: object) -> None:
         self._evaluating.append(message)
+
+    def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
+        if self._times == 0:
+            self._pressed(number, frame)
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
         if len(self._evaluating) < self._beginners:
@@ -78,7 +85,7 @@ class Workers:
                 with suppress(OSError):  # that worker has ended
                     channel.send(times)
             if times == _CANCEL and not self._over.wait(_PATIENCE_S):
-                signal.pthread_kill(_main_thread(), signal.SIGINT)
+                signal.pthread_kill(main_thread(), signal.SIGINT)
 
 
 class Controller:
@@ -111,10 +118,4 @@ class Controller:
     def _heard(self, times: int) -> None:
         if not self._deaf:
             self._times = times
-            signal.pthread_kill(_main_thread(), signal.SIGINT)
-
-
-def _main_thread() -> int:
-    thread = threading.main_thread().ident
-    assert thread is not None
-    return thread
+            signal.pthread_kill(main_thread(), signal.SIGINT)

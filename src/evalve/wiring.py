@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -24,7 +24,7 @@ from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
-from evalve.errors import Interrupted, OptionError
+from evalve.errors import EvalveError, Interrupted, OptionError
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -125,13 +125,23 @@ _STORES: dict[str, Store] = {}
 _STORES_LOCK = threading.Lock()
 
 
+INTERRUPTED = 2
+"""The exit code of an interrupted run; pytest's own."""
+CANNOT_END = "a sample blocks the event loop and lets no exception end it, so the process ends"
 ASYNC_STAYS = "async evaluations run on the event loop of this process: --engine processes is for sync ones"
 WORKERS_OF_NONE = "--workers is how many processes --engine processes starts: without that, it does nothing"
 _TOLD: set[str] = set()
 """What is told once in a process, however many evaluations it concerns."""
 
 
-async def run_recording(evaluation: Runnable, *, store: Store, progress: Progress, folder: Path) -> Outcome:
+async def run_recording(
+    evaluation: Runnable,
+    *,
+    store: Store,
+    progress: Progress,
+    folder: Path,
+    give_up: Callable[[], None] | None = None,
+) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
     for text in _useless(evaluation):
         if text not in _TOLD:
@@ -146,6 +156,7 @@ async def run_recording(evaluation: Runnable, *, store: Store, progress: Progres
             calls=calls,
             git_commit=git_commit(folder),
             secrets=secret_values(Environment(os.environ)),
+            give_up=give_up,
         )
 
 
@@ -243,7 +254,19 @@ async def run_directly_async(
     try:
         with progress_on(2, options) as progress:
             gating.tell_unknown_variables(progress.note)
-            outcome = await run_recording(runnable, store=store, progress=progress, folder=folder)
+
+            def give_up() -> None:
+                progress.note(
+                    f"{CANNOT_END}; what was done is saved: run it again with"
+                    f" experiment={now.experiment!r} to go on"
+                )
+                with suppress(EvalveError):
+                    lock.release()
+                os._exit(INTERRUPTED)
+
+            outcome = await run_recording(
+                runnable, store=store, progress=progress, folder=folder, give_up=give_up
+            )
             if changed := outcome.run.report["rows_changed"]:
                 progress.note(figures.rows_changed(changed))
     finally:

@@ -202,6 +202,10 @@ class Running:
         """As Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
+    def send(self, name: str) -> None:
+        """Any signal, by its name."""
+        self._process.send_signal(signal.Signals[name])
+
     def kill(self) -> None:
         """As kill -9 does."""
         self._process.kill()

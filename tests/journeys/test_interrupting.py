@@ -325,3 +325,186 @@ def test_ctrl_c_in_a_plain_script_while_the_last_samples_run_asks_for_nothing_mo
     again = project.python("script.py")
     assert (again.code, again.out) == (0, "8\n")
     assert len(project.read("calls.txt").split()) == 8
+
+
+AT_ONCE = """
+    import evalve.runner.interruption as interruption
+    import evalve.runner.leaving as leaving
+    import evalve.runner.sample as sample
+
+    interruption.STUCK_AFTER_S = sample.AFTER_CANCEL_S = sample.AFTER_DEADLINE_S = 0.3
+"""
+
+DOES_NOT_END = {
+    "blocks": "time.sleep(1000)",
+    "swallows": """
+            while True:
+                try:
+                    await asyncio.sleep(1000)
+                except asyncio.CancelledError:
+                    pass""",
+    "blocks and swallows": """
+            while True:
+                try:
+                    time.sleep(1000)
+                except BaseException:
+                    pass""",
+    "waits for one that swallows": "await asyncio.gather(swallows(), swallows())",
+    "waits for a thread": "await asyncio.to_thread(time.sleep, 1000)",
+}
+
+
+def does_not_end(how: str) -> str:
+    return f"""
+    import asyncio
+    import time
+    from pathlib import Path
+    from evalve import foreach
+
+    async def swallows():
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                pass
+
+    @foreach("number", range(4))
+    async def eval_stays(number):
+        if number == 2 and not Path("go").exists():
+            Path("started").touch()
+            {DOES_NOT_END[how]}
+        return number
+    """
+
+
+@pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]], ids=["pytest-asyncio", "own loop"])
+@pytest.mark.parametrize("how", DOES_NOT_END)
+def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
+    project: Project, how: str, without: list[str]
+) -> None:
+    project.write("conftest.py", AT_ONCE + "    import evalve.pytest_session as s; s._PATIENCE_S = 0.5\n")
+    project.write("pytest.ini", "[pytest]\n")
+    project.write("eval_stays.py", does_not_end(how))
+    with project.started("-m", "pytest", "--experiment", "x", "--max-concurrency", "1", *without) as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert "Traceback" not in ended.all
+    assert "To go on: pytest --experiment x" in ended.all
+    assert project.values("x") == {"eval_stays": [0, 1]}
+    (project.folder / "go").touch()
+    assert project.pytest("--experiment", "x", *without).code == 0
+    assert project.values("x") == {"eval_stays": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("how", ["swallows", "waits for one that swallows", "waits for a thread"])
+def test_a_deadline_ends_a_sample_whatever_it_does(project: Project, how: str) -> None:
+    project.write("conftest.py", AT_ONCE + "    import evalve.pytest_session as s; s._PATIENCE_S = 0.5\n")
+    project.write("eval_stays.py", does_not_end(how))
+
+    ended = project.pytest("--experiment", "x", "--timeout", "0.2")
+
+    assert ended.code == 1
+    assert project.values("x") == {"eval_stays": [0, 1, 3]}
+    (failed,) = [record for record in project.records("x") if record["failure"]]
+    assert failed["failure"]["kind"] == "SampleTimeout"
+    assert ("left behind" in failed["failure"]["message"]) == (how != "waits for a thread")
+    assert "left behind" in ended.err
+
+
+def test_a_sync_sample_over_its_deadline_leaves_its_thread_behind_and_says_so(project: Project) -> None:
+    project.write("eval_sync.py", SYNC)
+
+    ended = project.pytest("--experiment", "x", "--timeout", "0.2")
+
+    assert ended.code == 1
+    (failed,) = [record for record in project.records("x") if record["failure"]]
+    assert failed["failure"]["kind"] == "SampleTimeout"
+    assert "its thread was left behind" in failed["failure"]["message"]
+    assert "its thread was left behind" in ended.err
+
+
+@pytest.mark.parametrize("window", ["1", "2"], ids=["inline", "threads"])
+def test_four_quick_presses_leave_no_traceback_and_say_how_to_go_on(project: Project, window: str) -> None:
+    project.write("eval_sync.py", SYNC)
+    with project.started("-m", "pytest", "--max-concurrency", window, "--experiment", "x") as run:
+        run.wait_until(lambda: called(project).startswith("01"), "calls")
+        for _ in range(4):
+            run.interrupt()
+            run.has_written(STOPPING, to="err")
+        ended = run.end()
+
+    assert ended.code == 2
+    assert "Traceback" not in ended.all
+    assert "To go on: pytest" in ended.out
+
+
+def test_an_interrupted_evaluation_is_counted_and_no_line_of_ours_is_shown(project: Project) -> None:
+    project.write("eval_sync.py", SYNC)
+    with project.started("-m", "pytest", "--experiment", "x") as run:
+        run.wait_until(lambda: called(project).startswith("01"), "calls")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert "1 interrupted in" in ended.out
+    assert "no tests ran" not in ended.out
+    assert "pytest_session.py" not in ended.out
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_being_asked_to_end_is_like_the_first_ctrl_c_however_often(project: Project, name: str) -> None:
+    project.write("eval_sync.py", SYNC)
+    with project.started("-m", "pytest", "--experiment", "x", "--max-concurrency", "1") as run:
+        run.wait_until(lambda: called(project).startswith("01"), "calls")
+        run.send(name)
+        run.has_written(STOPPING, to="err")
+        run.send(name)
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert project.values("x") == {"eval_sync": [0, 1]}
+    assert resume(project, ended).code == 0
+
+
+def test_a_program_that_a_sample_forks_dies_of_sigterm_as_usual(project: Project) -> None:
+    project.write(
+        "eval_forks.py",
+        """
+        import os, signal, time
+        from evalve import foreach
+
+        @foreach("number", [1])
+        def eval_forks(number):
+            child = os.fork()
+            if child == 0:
+                while True:
+                    time.sleep(1)
+            time.sleep(0.05)
+            os.kill(child, signal.SIGTERM)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        """,
+    )
+
+    assert project.pytest("--experiment", "x").code == 0
+    assert project.values("x") == {"eval_forks": [True]}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_being_asked_to_end_reaches_the_workers_of_xdist(project: Project, name: str) -> None:
+    project.write("eval_waits.py", WAITS_FOR_GO)
+    with project.started("-m", "pytest", "-n", "1", "--experiment", "x", "--max-concurrency", "2") as run:
+        run.wait_until(lambda: project.read("calls.txt") == "0 1 2 ", "three calls")
+        run.send(name)
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert project.values("x") == {"eval_waits": [0, 1, 2]}

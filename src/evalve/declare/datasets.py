@@ -134,7 +134,7 @@ class Dataset:
         return PullKept(self._kept)
 
     def _pull(self, source: Any) -> Pull:
-        if isinstance(source, list | tuple):
+        if isinstance(source, list | tuple | range):
             return PullDirectly(source, len(source))
         if isinstance(source, Mapping):
             return PullDirectly(rows := DictRows(source, self.columns), len(rows))

@@ -12,6 +12,7 @@ import ast
 import copy
 import linecache
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -45,13 +46,13 @@ def _parts(
     if not isinstance(own, FunctionType):
         return parts
     code = own.__code__
-    module = _parsed(code.co_filename)
-    node = _definition(module, code) if module is not None else None
-    if module is None or not isinstance(node, FunctionNode):
+    file = _read(code.co_filename)
+    node = file.definition(code) if file is not None else None
+    if file is None or not isinstance(node, FunctionNode):
         # no source at hand (an interactive prompt): the compiled form is all there is
         parts[f"function {name}"] = _compiled(code, own.__doc__)
         return parts
-    collected = _Parts(module, own, parts)
+    collected = _Parts(file, own, parts)
     collected.add_evaluation(name, node, columns)
     for wrapper in wrappers:
         if is_beside(wrapper, own):
@@ -62,10 +63,10 @@ def _parts(
 class _Parts:
     """Follows names through one file and keeps the text of what they lead to."""
 
-    def __init__(self, module: ast.Module, own: FunctionType, parts: dict[str, str]) -> None:
-        self._module = module
+    def __init__(self, file: _File, own: FunctionType, parts: dict[str, str]) -> None:
+        self._file = file
         self._own = own
-        self._top_level = bindings(module.body)
+        self._top_level = file.top_level
         self._seen: set[str] = set()
         self._parts = parts
 
@@ -76,7 +77,7 @@ class _Parts:
         self._add_what_it_captured(self._own)
         self._follow(names_read(plain) - {*self._own.__code__.co_freevars})
         self._follow_fixtures(set(_parameters(node)) - {*columns})
-        owner = _class_around(self._module, node)
+        owner = self._file.class_around(node)
         if owner is not None:
             self._follow_members(owner, plain)
 
@@ -84,7 +85,7 @@ class _Parts:
         """A function that is no name of the file: one inside another, or what a decorator has made."""
         if part in self._parts:
             return
-        node = _definition(self._module, function.__code__)
+        node = self._file.definition(function.__code__)
         if node is None:
             self._parts[part] = _compiled(function.__code__, function.__doc__)
             return
@@ -166,11 +167,6 @@ def _attributes_of_self(node: ast.AST) -> list[str]:
     ]
 
 
-def _class_around(module: ast.Module, node: ast.AST) -> ast.ClassDef | None:
-    classes = (one for one in ast.walk(module) if isinstance(one, ast.ClassDef))
-    return next((one for one in classes if node in one.body), None)
-
-
 def _compiled(code: CodeType, docstring: str | None) -> str:
     """The compiled form as text that is the same in every process."""
     constants = [_constant(value) for value in code.co_consts if value is None or value != docstring]
@@ -185,27 +181,52 @@ def _constant(value: Any) -> str:
     return repr(value)
 
 
-def _definition(module: ast.Module, code: CodeType) -> FunctionNode | ast.Lambda | None:
-    """Where the code was compiled from; `None` where that is not certain."""
-    if code.co_name == "<lambda>":
-        lambdas = [one for one in ast.walk(module) if isinstance(one, ast.Lambda)]
-        here = [one for one in lambdas if one.lineno == code.co_firstlineno]
-        return here[0] if len(here) == 1 else None
-    for node in ast.walk(module):
-        if isinstance(node, FunctionNode) and node.name == code.co_name:
+class _File:
+    """What a file's text holds, looked through once for all the evaluations in it."""
+
+    def __init__(self, module: ast.Module) -> None:
+        self.module = module
+        self._functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        self._lambdas: list[ast.Lambda] = []
+        self._owners: dict[int, ast.ClassDef] = {}
+        for node in ast.walk(module):
+            if isinstance(node, FunctionNode):
+                self._functions.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.Lambda):
+                self._lambdas.append(node)
+            elif isinstance(node, ast.ClassDef):
+                for member in node.body:
+                    self._owners.setdefault(id(member), node)
+
+    @cached_property
+    def top_level(self) -> dict[str, list[Binding]]:
+        return bindings(self.module.body)
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        return self._owners.get(id(node))
+
+    def definition(self, code: CodeType) -> FunctionNode | ast.Lambda | None:
+        """Where the code was compiled from; `None` where that is not certain."""
+        if code.co_name == "<lambda>":
+            here = [one for one in self._lambdas if one.lineno == code.co_firstlineno]
+            return here[0] if len(here) == 1 else None
+        for node in self._functions.get(code.co_name, ()):
             lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
             if code.co_firstlineno in lines:
                 return node
-    return None
+        return None
 
 
-def _parsed(path: str) -> ast.Module | None:
+def _read(path: str) -> _File | None:
     linecache.checkcache(path)
     lines = linecache.getlines(path)
-    if not lines:
-        return None
+    return _parsed("".join(lines)) if lines else None
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> _File | None:
     try:
-        return ast.parse("".join(lines))
+        return _File(ast.parse(text))
     except (SyntaxError, SystemError, RecursionError):
         return None  # not Python, or more than its parser takes
 
@@ -222,11 +243,11 @@ def defines(path: str, name: str) -> bool:
 
 
 def _lines_of(path: str, name: str) -> list[int]:
-    module = _parsed(path)
-    if module is None:
+    file = _read(path)
+    if file is None:
         return []
     return [
         node.lineno
-        for node in module.body
+        for node in file.module.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
     ]

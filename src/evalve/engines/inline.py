@@ -18,6 +18,7 @@ class InlineEngine:
 
     lends_slots = False  # the loop that would lend them stands still meanwhile
     may_block_loop = False
+    leaves_behind = ""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -13,6 +13,7 @@ class LoopEngine:
 
     lends_slots = True
     may_block_loop = True
+    leaves_behind = ""
 
     def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self._function = function

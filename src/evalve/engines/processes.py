@@ -35,6 +35,7 @@ class ProcessEngine:
 
     lends_slots = False  # a sample that waits keeps its process, so that another one would have none
     may_block_loop = False
+    leaves_behind = ""
 
     def __init__(self, evaluation: Runnable, workers: int) -> None:
         """Refuses a function that no worker can find, and arguments that cannot cross."""

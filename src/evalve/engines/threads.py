@@ -24,6 +24,7 @@ class ThreadEngine:
 
     lends_slots = True
     may_block_loop = False
+    leaves_behind = "its thread was left behind and goes on until the function returns"
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -270,8 +270,12 @@ class Files:
 
 
 def _ignore_interrupts() -> None:
-    """The parent decides what Ctrl-C means. Not by `SIG_IGN`: a sample's own programs would inherit it."""
-    signal.signal(signal.SIGINT, lambda *_: None)
+    """The parent decides what Ctrl-C means, and the end of a terminal.
+
+    Not by `SIG_IGN`: a sample's own programs would inherit it.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
 
 
 def _die_with(parent_pid: int) -> None:

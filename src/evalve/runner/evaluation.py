@@ -10,7 +10,7 @@ import difflib
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
+from evalve.runner.leaving import leave_the_rest
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
@@ -78,8 +79,12 @@ async def run_evaluation(
     calls: CallsView | None = None,
     git_commit: str | None = None,
     secrets: Sequence[str] = (),
+    give_up: Callable[[], None] | None = None,
 ) -> Outcome:
-    """Run what is missing, record it, and judge the whole. No trace shows one of the secrets."""
+    """Run what is missing, record it, and judge the whole. No trace shows one of the secrets.
+
+    `give_up` ends the process, in whatever thread, where a run that was cancelled cannot be ended.
+    """
     carry_samples_into_threads()
     await _refuse_changes(evaluation, store, tell=progress.note)
     strategy = _strategy(evaluation)
@@ -97,7 +102,7 @@ async def run_evaluation(
             progress.started(tally)
             try:
                 with telling_progress(store, journey.run, tally):
-                    await journey.travel(progress)
+                    await journey.travel(progress, partial(_saved, journey, store, give_up))
             except BaseException:
                 await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
                 raise
@@ -181,12 +186,14 @@ class _Journey:
         self.turns = Turns(self.plan, self._samples.run, tally, owed=self._commits.owed)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
-    async def travel(self, progress: Progress) -> None:
+    async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
         def tell(text: str) -> None:
             self.tally.notes.append(text)
             progress.note(text)
 
+        self._samples.tell = tell
         self.tally.limit = getattr(self.strategy, "max_concurrency", None)
+        tasks_before = asyncio.all_tasks()
         watch = getattr(self.strategy, "watch", None)
         if watch is not None and self._calls is not None:
             watch(_Signals(self.tally, self._calls))
@@ -194,8 +201,13 @@ class _Journey:
             if self.engine.may_block_loop:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
-            stack.enter_context(interruptible(self.turns, tell=tell, blocked=self.engine.occupies_loop))
-            await self.turns.run(self.strategy)
+            blocked = self.engine.occupies_loop
+            stack.enter_context(interruptible(self.turns, tell=tell, blocked=blocked, give_up=give_up))
+            try:
+                await self.turns.run(self.strategy)
+            finally:
+                if self.turns.was_cancelled or self._samples.left_behind or "timeout" in self.tally.failures:
+                    await leave_the_rest(tasks_before)
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
 
@@ -280,6 +292,14 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
         yield rows
     finally:
         await asyncio.shield(rows.close())
+
+
+def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) -> None:
+    """Save what there is, in a thread beside a loop that stands still, and give up."""
+    if give_up is not None:
+        with suppress(Exception):  # what is committed is safe, whatever becomes of the run's own line
+            asyncio.run(store.end_run(journey.ended("interrupted"), total=journey.plan.total, metrics=None))
+        give_up()
 
 
 async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:

@@ -1,9 +1,14 @@
-"""Ctrl-C: the first stops starting and lets what runs end, the second cancels at once."""
+"""Ctrl-C: the first stops starting and lets what runs end, the second cancels at once.
+
+SIGTERM and SIGHUP are like the first. What a cancellation does not reach, because it blocks the event loop,
+is ended by an exception after a grace; and where that does not help either, the process is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import signal
 import threading
 import time
@@ -12,23 +17,35 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from evalve.runner.turns import Turns
+from evalve.runner.turns import Turns, nothing
 
 OnPress = Callable[[int], None]
 
 _LATE_PRESS_S = 1.0
 """How long after an interrupted run a further press is taken for one that was meant for it."""
 
+GENTLE = (signal.SIGTERM, signal.SIGHUP)
+"""What asks a process to end: when it is shut down, or when its terminal is closed."""
+
+STUCK_AFTER_S = 5.0
+"""How long a cancelled run's loop may stand still before what blocks it is ended by force."""
+_LOOK_EVERY_S = 0.2
+
 
 @contextmanager
 def interruptible(
-    turns: Turns, *, tell: Callable[[str], None], blocked: Callable[[], bool]
+    turns: Turns,
+    *,
+    tell: Callable[[str], None],
+    blocked: Callable[[], bool],
+    give_up: Callable[[], None] | None = None,
 ) -> Iterator[None]:
     """Turn SIGINT into `turns.stop()` and then `turns.cancel()`.
 
     `blocked` says whether a sync function occupies the loop's thread; then only an exception raised
     from the signal handler reaches it. On a thread where no signals arrive, they are those that
-    `forwarding_interrupts` catches for it, if anyone does.
+    `forwarding_interrupts` catches for it, if anyone does. `give_up` saves what there is and ends the
+    process; it is called in another thread where the loop cannot be freed.
     """
     loop = asyncio.get_running_loop()
     on_main_thread = threading.current_thread() is threading.main_thread()
@@ -40,6 +57,7 @@ def interruptible(
             loop.call_soon_threadsafe(turns.stop)
             tell("stopping: what is in flight may end and is saved; Ctrl-C again cancels it")
             return
+        guard.begin()
         if not blocked():
             loop.call_soon_threadsafe(turns.cancel)
             return
@@ -48,14 +66,19 @@ def interruptible(
         raise KeyboardInterrupt
 
     presses = _FORWARDED.get()
-    if presses is not None:
-        with presses.heard_by(pressed):
+    is_forwarded = presses is not None
+    presses = presses or _Presses(pressed)
+    # on the loop's own thread, because the loop that would call it stands still
+    guard = _Guard(loop, presses, tell, give_up, turns.cancel if on_main_thread else nothing)
+    with guard:
+        if is_forwarded:
+            with presses.heard_by(pressed):
+                yield
+        elif on_main_thread:
+            with _handling(presses):
+                yield
+        else:
             yield
-    elif on_main_thread:
-        with _handling(_Presses(pressed)):
-            yield
-    else:
-        yield
 
 
 @contextmanager
@@ -81,7 +104,8 @@ def obeying(told: Callable[[], int]) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, presses)
     _FORWARDED.set(presses)
     try:
-        yield
+        with taking_gentle(presses.asked_to_end):
+            yield
     finally:
         _FORWARDED.set(None)
         signal.signal(signal.SIGINT, before)
@@ -97,6 +121,9 @@ class _Presses:
         self._on_press = on_press
         self._told = told
         self._times = 0
+        self._pid = os.getpid()
+        self.free_loop: Callable[[], None] | None = None
+        """Set by a guard before it sends a signal: call it, and raise where the main thread stands."""
 
     @property
     def happened(self) -> bool:
@@ -112,7 +139,18 @@ class _Presses:
         finally:
             self._on_press = before
 
+    def asked_to_end(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM or SIGHUP: a first press, and never a second."""
+        if os.getpid() != self._pid:
+            _die_of(number)  # a fork of a sample's: whoever terminates it means it
+        elif self._times == 0:
+            self(number, frame)
+
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        if self.free_loop is not None:
+            free_loop, self.free_loop = self.free_loop, None
+            free_loop()
+            raise KeyboardInterrupt
         before = self._times
         self._times = before + 1 if self._told is None else self._told()
         if self._times == before:
@@ -126,25 +164,130 @@ class _Presses:
 _FORWARDED: contextvars.ContextVar[_Presses | None] = contextvars.ContextVar("forwarded", default=None)
 
 
+class _Guard:
+    """Looks after a run that was cancelled: frees a loop that stands still, or has the process ended."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        presses: _Presses,
+        tell: Callable[[str], None],
+        give_up: Callable[[], None] | None,
+        free_loop: Callable[[], None],
+    ) -> None:
+        self._free_loop = free_loop
+        self._loop = loop
+        self._presses = presses
+        self._tell = tell
+        self._give_up = give_up
+        self._over = threading.Event()
+        self._has_begun = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            threading.Thread(target=self._look_on, name="evalve-guard", daemon=True).start()
+
+    def _look_on(self) -> None:
+        while self._comes_round():
+            if self._over.wait(_LOOK_EVERY_S):
+                return
+        if self._over.is_set():
+            return
+        self._tell("something blocks the event loop: it is ended by a KeyboardInterrupt")
+        self._presses.free_loop = self._free_loop
+        signal.pthread_kill(main_thread(), signal.SIGINT)
+        if not self._comes_round() and not self._over.is_set() and self._give_up is not None:
+            self._give_up()
+
+    def _comes_round(self) -> bool:
+        """Whether the loop takes its turns; also true where it has ended."""
+        beat = threading.Event()
+        try:
+            self._loop.call_soon_threadsafe(beat.set)
+        except RuntimeError:
+            return True  # closed
+        until_s = time.monotonic() + STUCK_AFTER_S
+        while not beat.wait(_LOOK_EVERY_S):
+            if self._over.is_set():
+                return True
+            if time.monotonic() > until_s:
+                return False
+        return True
+
+
+def main_thread() -> int:
+    """Where signals arrive."""
+    thread = threading.main_thread().ident
+    assert thread is not None
+    return thread
+
+
+class EndsAll:
+    """A handler of SIGTERM and SIGHUP between evaluations: raises what ends everything in order."""
+
+    def __init__(self, make_error: Callable[[], BaseException]) -> None:
+        self._make_error = make_error
+        self._pid = os.getpid()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            _die_of(number)
+        else:
+            raise self._make_error()
+
+
+@contextmanager
+def taking_gentle(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """In the block the handler gets SIGTERM and SIGHUP, where nobody else has said what they mean.
+
+    One that is ignored stays ignored: `nohup` does that.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in GENTLE:
+            now = signal.getsignal(number)
+            if now == signal.SIG_DFL or isinstance(now, EndsAll):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def _die_of(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 @contextmanager
 def _handling(presses: _Presses) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, presses)
     try:
-        yield
+        with taking_gentle(presses.asked_to_end):
+            yield
     finally:
         signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
 
 
 def _late_press(before: Any) -> Callable[[int, FrameType | None], None]:
-    """Swallows the second press of a quick hand, which finds everything drained and saved.
+    """Swallows the further presses of a quick hand, which find everything drained and saved.
 
     Otherwise it would hit whoever is just about to say how to resume: pytest, for one, dies of it.
     """
     ended_s = time.monotonic()
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - ended_s <= _LATE_PRESS_S:
+            return
         signal.signal(signal.SIGINT, before)
-        if time.monotonic() - ended_s > _LATE_PRESS_S and callable(before):
+        if callable(before):
             before(number, frame)
 
     return handle

@@ -14,12 +14,13 @@ from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
 from evalve.runner.failing import is_skip
+from evalve.runner.leaving import AFTER_CANCEL_S, AFTER_DEADLINE_S, Leavable
 from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
 from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
-from evalve.runner.turns import Body, Ending
+from evalve.runner.turns import Body, Ending, nothing
 from evalve.traces import Trace
 
 
@@ -54,6 +55,9 @@ class SampleRunner:
     ) -> None:
         self.first_start_s: float | None = None
         self.first_error: BaseException | None = None
+        self.left_behind = 0
+        """Samples whose function goes on, or would, although nobody waits for it any more."""
+        self.tell: Callable[[str], None] = lambda text: None
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
@@ -187,9 +191,9 @@ class SampleRunner:
         attempt.begin_call(self._loop.time())
         try:
             if self._settings.timeout_s is None:
-                value = await self._engine.call(values, context)
+                value = await self._call(body, values, context)
             else:
-                value = await self._within(self._settings.timeout_s, values, attempt, context)
+                value = await self._within(self._settings.timeout_s, body, values, attempt, context)
             attempt.take(value, self._writer)
         except asyncio.CancelledError as error:
             if body.is_cancelling():
@@ -212,18 +216,54 @@ class SampleRunner:
         return value
 
     async def _within(
-        self, timeout_s: float, values: dict[str, Any], attempt: Attempted, context: SampleContext
+        self, timeout_s: float, body: Body, values: dict[str, Any], attempt: Attempted, context: SampleContext
     ) -> Any:
         """The same under a deadline, which counts the time that the attempt works."""
+        left_before = self.left_behind
         try:
             async with asyncio.timeout(timeout_s - attempt.working_s) as deadline:
                 with attempt.surroundings.under(deadline):
-                    return await self._engine.call(values, context)
+                    return await self._call(body, values, context, deadline)
         except TimeoutError:
             if not deadline.expired():
                 raise
             attempt.may_retry = False
-            raise SampleTimeout(f"ran for {timeout_s:g} s without an end (timeout_s={timeout_s:g})") from None
+            said = f"ran for {timeout_s:g} s without an end (timeout_s={timeout_s:g})"
+            if self._engine.leaves_behind:
+                said += f"; {self._engine.leaves_behind}"
+                self._say_left(context, said)
+            elif self.left_behind > left_before:
+                said += "; it did not end when it was cancelled, and was left behind"
+            raise SampleTimeout(said) from None
+
+    async def _call(
+        self,
+        body: Body,
+        values: dict[str, Any],
+        context: SampleContext,
+        deadline: asyncio.Timeout | None = None,
+    ) -> Any:
+        """What the engine makes of it. A coroutine that outlives its cancellation is left behind."""
+        if not self._engine.may_block_loop:
+            return await self._engine.call(values, context)
+        call = Leavable(
+            self._engine.call(values, context),
+            lambda: AFTER_CANCEL_S if body.is_cancelling() else AFTER_DEADLINE_S,
+        )
+        body.expect_end = call.expect_end
+        if deadline is not None:
+            call.expect_end_after(deadline)
+        try:
+            return await call
+        finally:
+            body.expect_end = nothing
+            if call.is_left:
+                self._say_left(context, "it did not end when it was cancelled, and was left behind")
+
+    def _say_left(self, context: SampleContext, text: str) -> None:
+        self.left_behind += 1
+        if self.left_behind == 1:
+            self.tell(f"{context.evaluation}, sample {context.sample_id!r}: {text}")
 
     def _draft(self, body: Body, attempt: Attempted) -> RecordDraft:
         scored, failure = attempt.scored, attempt.failure

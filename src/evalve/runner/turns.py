@@ -27,13 +27,26 @@ MOST_PARKED = 10_000
 class Body:
     """An attempt in progress, and what it may ask of the turns that it is given."""
 
-    __slots__ = ("_slots_asked", "_turns", "attempt", "end_waits", "has_slot", "task", "turn_over")
+    __slots__ = (
+        "_slots_asked",
+        "_turns",
+        "attempt",
+        "end_waits",
+        "expect_end",
+        "has_begun",
+        "has_slot",
+        "task",
+        "turn_over",
+    )
 
     def __init__(self, attempt: Attempt, turns: Turns) -> None:
         self.attempt = attempt
+        self.has_begun = False
         self.has_slot = True
-        self.end_waits: Callable[[], None] = _nothing
+        self.end_waits: Callable[[], None] = nothing
         """Called when the run stops: what the body waits for shall not be waited for any longer."""
+        self.expect_end: Callable[[], None] = nothing
+        """Called when it is cancelled: what does not end within a grace is left behind."""
         self.task: asyncio.Task[None] | None = None
         self.turn_over: asyncio.Future[Ending] | None = None
         self._turns = turns
@@ -73,7 +86,7 @@ class Body:
             _set(future)
 
     def end(self, ending: Ending) -> None:
-        self.end_waits = _nothing  # or a circle of references would be left to the garbage collector
+        self.end_waits = nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
             self._turns.parked -= 1
         self._end_turn(ending)
@@ -101,6 +114,8 @@ class Turns:
         self.stopping = False
         self.stop_reason = ""
         """Why, where it was not a person who stopped the run."""
+        self.was_cancelled = False
+        """Whether bodies were ended before they had ended by themselves."""
         self._plan = plan
         self._drive = drive
         self._tally = tally
@@ -166,7 +181,7 @@ class Turns:
 
     def cancel(self) -> None:
         if not self._cancelled:
-            self._cancelled = True
+            self._cancelled = self.was_cancelled = True
             self.stop()
             self._cancel_bodies()
 
@@ -265,8 +280,10 @@ class Turns:
 
     async def _live(self, body: Body) -> None:
         ending: Ending = "cancelled"
+        body.has_begun = True
         try:
-            ending = await self._drive(body)
+            if not self._cancelled:
+                ending = await self._drive(body)
         except asyncio.CancelledError:
             if self.error is None and not self.stopping:
                 raise
@@ -333,8 +350,10 @@ class Turns:
 
     def _cancel_bodies(self) -> None:
         """Once: a second time would hit what they do to give back what they were lent."""
-        for task in self._tasks():
-            task.cancel()
+        for body in list(self._bodies):
+            if body.has_begun and body.task is not None:  # one that has not sees it when it begins
+                body.task.cancel()
+                body.expect_end()
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [body.task for body in self._bodies if body.task is not None]
@@ -350,7 +369,7 @@ def _no_iterator(strategy: Strategy, returned: object) -> str:
     )
 
 
-def _nothing() -> None: ...
+def nothing() -> None: ...
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -45,6 +45,10 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
+_IDLE_LOOKS = 3
+"""How often the drawing thread finds nothing to draw before it ends."""
+
+
 class LiveProgress:
     """Progress over a view: opened with the first tally, closed with the last, drawn in between.
 
@@ -58,7 +62,7 @@ class LiveProgress:
         self._broken = False
         # re-entrant: a signal handler may stop a run while its thread is in here
         self._lock = threading.RLock()
-        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def started(self, tally: Tally) -> None:
         with self._lock:
@@ -66,10 +70,9 @@ class LiveProgress:
             if len(self._running) == 1:
                 with self._giving_up_if_it_breaks():
                     self.view.open()
-                self._stop = threading.Event()
-                threading.Thread(
-                    target=self._watch, args=(self._stop,), name="evalve-progress", daemon=True
-                ).start()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._watch, name="evalve-progress", daemon=True)
+                    self._thread.start()
 
     def note(self, text: str) -> None:
         if self._broken:
@@ -88,7 +91,6 @@ class LiveProgress:
                 if not self._broken:
                     self.view.ended(watched, self._now_s())
             if not self._running:
-                self._stop.set()
                 with self._giving_up_if_it_breaks():
                     self.view.close()
 
@@ -100,12 +102,18 @@ class LiveProgress:
             if self._running and not self._broken:
                 self.view.draw(self._running, now_s)
 
-    def _watch(self, stop: threading.Event) -> None:
-        while not stop.wait(self.view.interval_s):
+    def _watch(self) -> None:
+        """One thread for runs that follow each other: starting one for each would cost more than they do."""
+        idle = 0
+        wait = threading.Event().wait
+        while True:
+            wait(self.view.interval_s)
             with self._lock:
-                # another run may have begun meanwhile: it has a thread of its own
-                if not stop.is_set():
-                    self.tick(self._now_s())
+                idle = 0 if self._running else idle + 1
+                if idle > _IDLE_LOOKS:
+                    self._thread = None
+                    return
+                self.tick(self._now_s())
 
     @contextmanager
     def _giving_up_if_it_breaks(self) -> Iterator[None]:

@@ -74,25 +74,33 @@ class ThreadWriter:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._closed = False
+        self._has_news = False
+        """Whether anything was queued since the last flush."""
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
         if self._pid != os.getpid():
             self._start()
+        self._has_news = True
         self._queue.put((draft, sink))
 
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         if self._pid != os.getpid():
             self._start()
+        self._has_news = True
         self._queue.put(_Reindex(evaluation_id, tuple(places)))
 
     def tell_progress(self, progress: LiveProgress) -> None:
         if self._pid != os.getpid():
             self._start()
+        self._has_news = True
         self._queue.put(progress)
 
     def flush(self) -> None:
         """Return when everything that was queued before is committed or has failed."""
+        if not self._has_news:
+            return
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
+            self._has_news = False  # before: what is queued from now on is news again
             reached = threading.Event()
             self._queue.put(_Flush(reached))
             reached.wait()

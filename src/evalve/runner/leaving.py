@@ -1,0 +1,121 @@
+"""Leaves behind what does not end although it was cancelled: a sample's coroutine, and tasks that it made."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from asyncio import tasks as asyncio_tasks
+from collections.abc import Awaitable, Callable, Collection, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+AFTER_DEADLINE_S = 10.0
+"""How long a sample may clean up after its deadline has cancelled it."""
+AFTER_CANCEL_S = 5.0
+"""The same where somebody waits at a terminal for the run to end."""
+_LAST_CHANCE_S = 0.5
+_LOOK_AGAIN_S = 1.0
+
+_LEFT: list[Any] = []
+"""What was left behind stays suspended: closing it would run more of it."""
+
+
+class Leavable:
+    """Await it in place of a coroutine: it passes everything on, until it is left.
+
+    From then on the coroutine is never resumed, and a cancellation is raised in its place.
+    """
+
+    is_left = False
+    _timer: asyncio.TimerHandle | None = None
+    _look_timer: asyncio.TimerHandle | None = None
+    _waits_for: Any = None
+
+    def __init__(self, awaitable: Awaitable[Any], grace_s: Callable[[], float]) -> None:
+        self._awaitable = awaitable
+        self._grace_s = grace_s
+        self._task = asyncio.current_task()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner: Any = self._awaitable.__await__()
+        go_on: Callable[[], Any] = inner.__next__
+        try:
+            while True:
+                try:
+                    self._waits_for = waits_for = go_on()
+                except StopIteration as end:
+                    return end.value
+                go_on = inner.__next__
+                try:
+                    yield waits_for
+                except GeneratorExit:
+                    inner.close()
+                    raise
+                except BaseException as error:
+                    if isinstance(error, asyncio.CancelledError):
+                        self.expect_end()
+                    go_on = functools.partial(inner.throw, error)
+                if self.is_left:
+                    _LEFT.append(inner)
+                    raise asyncio.CancelledError
+        finally:
+            for timer in (self._timer, self._look_timer):
+                if timer is not None:
+                    timer.cancel()
+            self._waits_for = None
+
+    def expect_end(self) -> None:
+        """It was cancelled, and has its grace from now on, or what is left of it."""
+        assert self._task is not None
+        loop = self._task.get_loop()
+        leave_at_s = loop.time() + self._grace_s()
+        if self._timer is None or leave_at_s < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(leave_at_s, self._leave)
+
+    def expect_end_after(self, deadline: asyncio.Timeout) -> None:
+        """The deadline may be put off; tasks that the sample made may swallow its cancellation unseen."""
+        assert self._task is not None
+        loop = self._task.get_loop()
+        if deadline.expired():
+            self.expect_end()
+        else:
+            due_s = deadline.when()
+            look_s = loop.time() + _LOOK_AGAIN_S if due_s is None else due_s
+            self._look_timer = loop.call_at(look_s, self.expect_end_after, deadline)
+
+    def _leave(self) -> None:
+        self.is_left = True
+        assert self._task is not None
+        if not _woken(self._task, self._waits_for):
+            self._task.cancel()
+
+
+def _woken(task: asyncio.Task[Any], waits_for: Any) -> bool:
+    """Let the task go on although what it waits for, a task that swallows its cancellation, does not end."""
+    for callback, _ in getattr(waits_for, "_callbacks", None) or ():
+        if getattr(callback, "__self__", None) is task:
+            waits_for.remove_done_callback(callback)
+            nothing: asyncio.Future[None] = task.get_loop().create_future()
+            nothing.set_result(None)
+            task.get_loop().call_soon(callback, nothing)
+            return True
+    return False
+
+
+async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
+    """Cancel the tasks that samples made and did not wait for; how many of them do not end.
+
+    Nobody waits for those, nor for functions in the loop's threads, when the loop is closed.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
+    rest = asyncio.all_tasks(loop) - {*before, asyncio.current_task(loop)}
+    for task in rest:
+        task.cancel()
+    pending = (await asyncio.wait(rest, timeout=_LAST_CHANCE_S))[1] if rest else set()
+    for task in pending:
+        asyncio_tasks._unregister_task(task)
+    _LEFT.extend(pending)
+    return len(pending)
