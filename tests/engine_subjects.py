@@ -173,10 +173,14 @@ def leaves_a_note_and_a_call_and_kills_its_process() -> None:
     assert trace is not None
     assert surroundings is not None
     trace.add("note", text="the last words")
-    for _ in range(2):
+
+    async def call() -> None:
         surroundings.call_begins()
         context().calls.requests += 1
         surroundings.call_ends()
+
+    for _ in range(2):
+        asyncio.run(call())
     os._exit(3)
 
 

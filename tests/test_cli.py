@@ -465,7 +465,7 @@ def test_list_shows_only_what_is_asked_for(
 
 
 def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "x", "--formt", "csv"]) == 2
+    assert main(["export", "x", "--formt", "csv"]) == 4
     said = capsys.readouterr().err
     assert said.startswith("usage: evalve export ")
     assert said.endswith("evalve export: error: unrecognized arguments: --formt csv\n")

@@ -82,11 +82,18 @@ def test_what_cleans_up_within_its_grace_is_not_left() -> None:
 def test_a_shorter_grace_counts_from_the_later_cancellation() -> None:
     async def run() -> float:
         graces = iter([10.0, 1.0])
-        task = asyncio.create_task(_awaited(Leavable(_swallows_cancellation(), lambda: next(graces))))
+        calls: list[Leavable] = []
+
+        async def awaited() -> None:
+            calls.append(Leavable(_swallows_cancellation(), lambda: next(graces)))
+            await calls[0]
+
+        task = asyncio.create_task(awaited())
         await asyncio.sleep(1)
-        task.cancel()
-        await asyncio.sleep(2)
-        task.cancel()
+        for pause_s in (2, 0):
+            task.cancel()
+            calls[0].expect_end()
+            await asyncio.sleep(pause_s)
         with pytest.raises(asyncio.CancelledError):
             await task
         return asyncio.get_running_loop().time()
@@ -107,5 +114,18 @@ def test_tasks_that_do_not_end_keep_no_loop_from_closing() -> None:
     assert run_in_virtual_time(run()) == 1  # and the loop has been closed
 
 
-async def _awaited(call: Leavable) -> None:
-    await call
+def test_a_time_out_of_the_samples_own_leaves_nothing_behind() -> None:
+    async def has_its_own() -> str:
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.sleep(1000)
+        except TimeoutError:
+            pass
+        await asyncio.sleep(1000)
+        return "done"
+
+    async def run() -> str:
+        answer: str = await Leavable(has_its_own(), lambda: 5.0)
+        return answer
+
+    assert run_in_virtual_time(run()) == "done"

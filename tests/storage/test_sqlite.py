@@ -561,7 +561,7 @@ def test_another_process_follows_a_run_and_sees_that_it_was_killed(tmp_path: Pat
     assert [running.stdout.readline() for _ in range(2)] == ["waits\n", "waits\n"]
     store = open_store(path, create=False)
 
-    live = until(lambda: store.live("exp")[0], lambda live: live.done == 1)
+    (live,) = until(lambda: store.live("exp"), lambda live: [one.done for one in live] == [1])
     assert (live.evaluation, live.total, live.in_flight, live.is_alive) == ("eval_waiting", 3, 2, True)
 
     running.kill()

@@ -23,7 +23,8 @@ _LEFT: list[Any] = []
 class Leavable:
     """Await it in place of a coroutine: it passes everything on, until it is left.
 
-    From then on the coroutine is never resumed, and a cancellation is raised in its place.
+    Only who cancels it for good says so (`expect_end`): a sample's own time-outs cancel it as well. When it is
+    left, the coroutine is never resumed, and a cancellation is raised in its place.
     """
 
     is_left = False
@@ -52,8 +53,6 @@ class Leavable:
                     inner.close()
                     raise
                 except BaseException as error:
-                    if isinstance(error, asyncio.CancelledError):
-                        self.expect_end()
                     go_on = functools.partial(inner.throw, error)
                 if self.is_left:
                     _LEFT.append(inner)
