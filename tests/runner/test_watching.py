@@ -131,6 +131,22 @@ async def test_the_import_of_a_module_is_not_told(tmp_path: Path, monkeypatch: p
     assert listener.said == []
 
 
+@pytest.mark.parametrize(("file", "told"), [("gate/exchange.py", 0), ("gate/background.py", 1)])
+async def test_what_evalve_itself_takes_long_for_is_not_the_evaluations_fault(file: str, told: int) -> None:
+    listener = Listener()
+    package = str(Path(watching.__file__).parent.parent)
+    names: dict[str, Any] = {}
+    exec(compile("def block(wait): wait(0.2)", f"{package}/{file}", "exec"), names)
+
+    async def evaluate() -> None:
+        names["block"](listener.heard.wait)
+
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
+        await evaluate()
+
+    assert len(listener.said) == told
+
+
 async def test_it_is_told_only_once() -> None:
     listener = Listener()
     watcher_is_alive: list[bool] = []

@@ -18,6 +18,8 @@ _LOOK_EVERY_S = 0.05
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _IMPORTING = "<frozen importlib"
+_PACKAGE = __file__.rpartition("runner/")[0]
+_SYNC_CALLS = f"{_PACKAGE}gate/background.py"
 _LONGEST_PATH = 500
 """What a dumped stack shows of a path."""
 
@@ -80,11 +82,13 @@ class _Watch:
             return None
         path = code.co_filename.encode("ascii", "backslashreplace").decode()[:_LONGEST_PATH]
         own_lines = {line for _, _, line in code.co_lines()}
+        below: list[str] = []
         for shown_path, line, name in _stack_of(self._loop_thread):
             if shown_path.startswith(_IMPORTING):
                 return None  # the first use of a module: it blocks only once
             if line in own_lines and name == code.co_name and shown_path[:_LONGEST_PATH] == path:
-                return line
+                return None if _is_our_doing(below) else line
+            below.append(shown_path)
         return None
 
     def _message(self, line: int, late_s: float) -> str:
@@ -97,6 +101,14 @@ class _Watch:
             f"for {late_s:.1f} s, and no other sample runs meanwhile. Await an async call there, wrap it as "
             "`await asyncio.to_thread(...)`, or write the evaluation as `def` instead of `async def`."
         )
+
+
+def _is_our_doing(paths: list[str]) -> bool:
+    """Whether what takes so long is evalve's own, as when the first call opens the cache on a busy machine.
+
+    A sync call of a model waits in evalve too, but for what the evaluation should have awaited.
+    """
+    return any(path.startswith(_PACKAGE) for path in paths) and _SYNC_CALLS not in paths
 
 
 def _stack_of(thread: int) -> Iterator[tuple[str, int, str]]:
