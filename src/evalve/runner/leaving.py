@@ -23,8 +23,8 @@ _LEFT: list[Any] = []
 class Leavable:
     """Await it in place of a coroutine: it passes everything on, until it is left.
 
-    Only who cancels it for good says so (`expect_end`): a sample's own time-outs cancel it as well. When it is
-    left, the coroutine is never resumed, and a cancellation is raised in its place.
+    Only who cancels it for good says so (`expect_end`): a sample's own time-outs cancel it as well. Once it
+    is left, the coroutine is never resumed, and a cancellation is raised in its place.
     """
 
     is_left = False
