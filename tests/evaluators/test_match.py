@@ -48,8 +48,8 @@ def test_metadata_can_be_written_and_belongs_to_one_score() -> None:
     score = exact_match("4", "4")
     score.metadata["duration"] = 1.5
 
-    assert score.metadata == {"duration": 1.5}
-    assert exact_match("4", "4").metadata == {}
+    assert score.metadata == {"result": "4", "expected": "4", "duration": 1.5}
+    assert exact_match("4", "4").metadata == {"result": "4", "expected": "4"}
 
 
 # -- exact_match -------------------------------------------------------------------------------------
@@ -319,3 +319,11 @@ def test_a_schema_without_the_package_says_what_to_install(monkeypatch: pytest.M
 def test_doteval_has_the_same_evaluators() -> None:
     assert doteval.evaluators.__all__ == evaluators.__all__
     assert doteval.evaluators.exact_match is exact_match
+
+
+def test_what_is_right_keeps_response_and_expected_value_too() -> None:
+    assert exact_match("Paris", "Paris").metadata == {"result": "Paris", "expected": "Paris"}
+    assert numeric_match("so $42", 42).metadata == {"result": "so $42", "number": "42", "expected": "42"}
+    assert contains("It is Paris.", "Paris").metadata == {"result": "It is Paris.", "expected": "Paris"}
+    assert matches("A-17", r"[A-Z]-\d+").metadata == {"result": "A-17", "pattern": r"[A-Z]-\d+"}
+    assert len(exact_match("x" * 900, "x" * 900).metadata["result"]) == 200
