@@ -32,6 +32,7 @@ from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
 from evalve.runner.interruption import EndsAll, taking_gentle
 from evalve.secrecy import Environment
+from evalve.show import figures
 from evalve.show.overview import skip_reasons
 from evalve.show.pytest_summary import Told, failure_text, properties, skip_text, summary_lines, warning_lines
 
@@ -299,6 +300,7 @@ class EvalveSession:
             storage=wiring.storage_to_name(self._settings, evaluation),
             rows_changed=outcome.run.report["rows_changed"],
             skip_reasons=skip_reasons(store, outcome.info),
+            asked_for=figures.first_rows(options.samples, evaluation.dataset.known_size()),
         )
         self.told[item.nodeid] = told.to_plain()
         item.user_properties.extend(properties(told))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalve.declare.experiments import Configuration, read_configuration
+from evalve.declare.experiments import Configuration, project_folder, read_configuration
 from evalve.errors import OptionError
 from evalve.options import Options, Threshold, Tolerance
 
@@ -134,3 +134,22 @@ def test_a_file_that_cannot_be_decoded_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match=r"evalve\.yaml cannot be read: "):
         read_configuration(tmp_path)
+
+
+def test_a_project_is_found_from_below_up_to_its_repository(tmp_path: Path) -> None:
+    deep = tmp_path / "repository" / "evals" / "deep"
+    deep.mkdir(parents=True)
+    assert project_folder(deep) == deep
+    (tmp_path / "evalve.yaml").write_text("options: {storage: up.db}\n")
+    assert project_folder(deep) == tmp_path
+    assert read_configuration(deep).options.storage == str(tmp_path / "up.db")
+    (tmp_path / "repository" / ".git").mkdir()
+    assert project_folder(deep) == deep
+
+
+def test_a_folder_that_others_may_write_into_is_nobodys_project(tmp_path: Path) -> None:
+    inside = tmp_path / "shared" / "inside"
+    inside.mkdir(parents=True)
+    (tmp_path / "shared" / "evalve.yaml").write_text("options: {samples: 1}\n")
+    (tmp_path / "shared").chmod(0o777)
+    assert read_configuration(inside).path is None

@@ -346,3 +346,11 @@ def test_a_schema_without_the_package_says_what_to_install(monkeypatch: pytest.M
 def test_doteval_has_the_same_evaluators() -> None:
     assert doteval.evaluators.__all__ == evaluators.__all__
     assert doteval.evaluators.exact_match is exact_match
+
+
+def test_what_is_right_keeps_response_and_expected_value_too() -> None:
+    assert exact_match("Paris", "Paris").metadata == {}  # the expected value is in the row
+    assert numeric_match("so $42", 42).metadata == {"result": "so $42", "number": "42", "expected": "42"}
+    assert contains("It is Paris.", "Paris").metadata == {"result": "It is Paris.", "expected": "Paris"}
+    assert matches("A-17", r"[A-Z]-\d+").metadata == {"result": "A-17", "pattern": r"[A-Z]-\d+"}
+    assert len(contains("x" * 900, "x").metadata["result"]) == 200

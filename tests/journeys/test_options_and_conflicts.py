@@ -251,3 +251,24 @@ def test_trace_with_a_value_is_ours_although_pytest_has_a_switch_of_that_name(
 
     assert ended.outcomes == {"passed": 1}, ended.all
     assert json.loads(project.evalve("export", "x", "--trace").out)["trace"] == []
+
+
+def test_fewer_samples_than_rows_are_told_as_such(project: Project) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    first = project.pytest("--samples", "2", "--experiment", "few")
+    again = project.pytest("--samples", "2", "--experiment", "few")
+    every = project.pytest("--samples", "10", "--experiment", "few")
+
+    assert first.summary[0].startswith("eval_ten  2/2 done of the first 2 of 10 rows")
+    assert "experiment 'few' has what was asked for: nothing was left to run" in again.out
+    assert every.summary[0].startswith("eval_ten  10/10 done, 2 of them before")
+    project.pytest("--samples", "3", "--experiment", "three")
+    assert "; asked for: the first 3 rows\n" in project.evalve("show", "three").out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--concurrent"], ["--concurrent", "eval_ten.py"], ["--concurrent", "3"]]
+)
+def test_concurrent_is_a_number_or_a_switch(project: Project, arguments: list[str]) -> None:
+    project.write("eval_ten.py", COUNTS_TO_TEN)
+    assert project.pytest(*arguments).outcomes == {"passed": 1}

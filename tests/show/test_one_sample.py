@@ -165,3 +165,12 @@ def test_a_sample_without_files_says_so(store: Store, tmp_path: Path) -> None:
     record(store, "first", done("s1", m=True))
 
     assert saved(store, tmp_path) == ["the sample kept no files"]
+
+
+def test_tries_of_several_runs_are_told_as_such(store: Store) -> None:
+    history = [
+        {"started_at": "2026-11-03T14:02:00+00:00", "wall_s": 1.0, "error": "ValueError: no", "run": run}
+        for run in ("r1", "r2", "r2")
+    ]
+    record(store, "first", failed("s1", tries=3, history=history))
+    assert "  time      0.50 s wall, 0.50 s working, 3 tries in 2 runs" in shown(store, "s1")

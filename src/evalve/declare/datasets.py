@@ -111,6 +111,10 @@ class Dataset:
             return sum(1 for _ in iterate(self._source, self.columns))
         return length(self._source)
 
+    def known_size(self) -> int | None:
+        """How many rows there are, where that takes no reading."""
+        return None if isinstance(self._source, Path) else self.count()
+
     def open(self, limit: int | None) -> Rows:
         """A pass over the first `limit` rows."""
         source = self._source

@@ -23,6 +23,10 @@ def _miss(name: str, **metadata: Any) -> Score:
     return Score(name, False, _ACCURACY, metadata)
 
 
+def _hit(name: str, **metadata: Any) -> Score:
+    return Score(name, True, _ACCURACY, metadata)
+
+
 def _shown(value: Any) -> Any:
     """The value as metadata carries it: short."""
     if value is None or isinstance(value, bool | int | float):
@@ -38,7 +42,7 @@ def _shown(value: Any) -> Any:
 def exact_match(result: Any, expected: Any) -> bool | Score:
     """Whether the two are equal: no trimming, no change of case, no conversion of types."""
     if result == expected:
-        return True
+        return True  # and so the response is known
     shown = {"result": _shown(result), "expected": _shown(expected)}
     reason = _why_unequal(result, expected)
     return _miss("exact_match", **shown, reason=reason) if reason else _miss("exact_match", **shown)
@@ -101,11 +105,10 @@ def numeric_match(result: Any, expected: Any, tolerance: float = 1e-9, relative:
     found = number_in(result)
     if found is None:
         return _miss("numeric_match", result=_shown(result), expected=str(wanted), reason="no number found")
-    if found == wanted:
-        return True
-    if _is_near(found, wanted, Decimal(str(tolerance)), Decimal(str(relative))):
-        return True
-    return _miss("numeric_match", result=_shown(result), number=str(found), expected=str(wanted))
+    shown = {"result": _shown(result), "number": str(found), "expected": str(wanted)}
+    if found == wanted or _is_near(found, wanted, Decimal(str(tolerance)), Decimal(str(relative))):
+        return _hit("numeric_match", **shown)
+    return _miss("numeric_match", **shown)
 
 
 def _is_near(found: Decimal, wanted: Decimal, tolerance: Decimal, relative: Decimal) -> bool:
@@ -158,14 +161,14 @@ def contains(result: Any, expected: Any, ignore_case: bool = False) -> bool | Sc
     if isinstance(result, str):
         sought = expected if isinstance(expected, str) else str(expected)
         if sought in result or (ignore_case and sought.casefold() in result.casefold()):
-            return True
+            return _hit("contains", result=_shown(result), expected=_shown(sought))
         only_case = not ignore_case and sought.casefold() in result.casefold()
         reason = {"reason": "occurs in another case"} if only_case else {}
         return _miss("contains", result=_shown(result), expected=_shown(sought), **reason)
     if result is not None and not isinstance(result, Container):
         _refuse_type("contains", result, "text or a list")
     if result is not None and expected in result:
-        return True
+        return _hit("contains", result=_shown(result), expected=_shown(expected))
     return _miss("contains", result=_shown(result), expected=_shown(expected))
 
 
@@ -180,7 +183,8 @@ def matches(result: Any, pattern: str | re.Pattern[str], flags: int | re.RegexFl
         found = re.search(pattern, result, flags)
     except re.error as error:
         raise DeclarationError(f"matches: {pattern!r} is not a regular expression: {error}") from error
-    return True if found else _miss("matches", result=_shown(result), pattern=_pattern_text(pattern))
+    shown = {"result": _shown(result), "pattern": _pattern_text(pattern)}
+    return _hit("matches", **shown) if found else _miss("matches", **shown)
 
 
 def _pattern_text(pattern: str | re.Pattern[str]) -> str:

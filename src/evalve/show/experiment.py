@@ -85,7 +85,7 @@ def show_text(
 def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     yield visible(one.label)
     yield f"  status    {visible(one.status)}"
-    yield f"  samples   {samples_line(one.info)}"
+    yield f"  samples   {samples_line(one.info)}{_asked_for(one.runs)}"
     if one.info.left_out:
         yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
@@ -148,6 +148,11 @@ def failures_text(one: Overview) -> Iterator[str]:
 
 def _worst_and_best(worst: float, best: float) -> str:
     return f"{worst:.2f} if all wrong … {best:.2f} if all right"
+
+
+def _asked_for(runs: Sequence[RunInfo]) -> str:
+    samples = runs[-1].options.get("samples") if runs else None
+    return f"; asked for: {figures.first_rows(samples, None)}" if samples is not None else ""
 
 
 def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:

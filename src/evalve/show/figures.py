@@ -97,6 +97,15 @@ def rows_changed(count: int) -> str:
     return f"{count} rows have changed since they were recorded and run again"
 
 
+def first_rows(samples: int | None, rows: int | None) -> str:
+    """`the first 2 of 4 rows`; nothing where all rows were asked for."""
+    if samples is None or (rows is not None and samples >= rows):
+        return ""
+    return (
+        f"the first {samples} of {rows} rows" if rows is not None else f"the first {plural(samples, 'row')}"
+    )
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 

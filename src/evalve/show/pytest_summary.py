@@ -61,6 +61,8 @@ class Told:
     """How many were skipped for what; the most frequent reasons only."""
     rows_changed: int = 0
     """Rows with another content than what was recorded under their ids."""
+    asked_for: str = ""
+    """`the first 2 of 4 rows`, where not all were asked for."""
 
     @classmethod
     def about(
@@ -76,6 +78,7 @@ class Told:
         storage: str | None = None,
         rows_changed: int = 0,
         skip_reasons: Mapping[str, int] | None = None,
+        asked_for: str = "",
     ) -> Told:
         return cls(
             name=info.spec.name,
@@ -98,6 +101,7 @@ class Told:
             skipped=info.skipped,
             skip_reasons=dict(islice((skip_reasons or {}).items(), _REASONS_SHOWN)),
             rows_changed=rows_changed,
+            asked_for=asked_for,
         )
 
     @classmethod
@@ -233,7 +237,8 @@ def summary_lines(
     if resume_command is not None:
         yield f"interrupted; what was done is saved. To go on: {resume_command}"
     elif all_told and all(one.was_complete for one in everything):
-        yield f"experiment {experiment!r} is complete: nothing was left to run; --fresh starts it over"
+        what = "has what was asked for" if any(one.asked_for for one in everything) else "is complete"
+        yield f"experiment {experiment!r} {what}: nothing was left to run; --fresh starts it over"
     yield from _see(experiment, [one.storage for one in everything] or [storage])
 
 
@@ -281,7 +286,8 @@ def warning_lines(warned: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 def _counts(one: Told) -> str:
     """`37/40 done, 2 failed (provider), 1 skipped, 1.2 s (×8.1)`."""
-    parts = [f"{figures.out_of(one.done, one.total)} done"]
+    asked_for = f" of {one.asked_for}" if one.asked_for else ""
+    parts = [f"{figures.out_of(one.done, one.total)} done{asked_for}"]
     parts += figures.failed_and_skipped(one.failed, one.failures, one.skipped)
     before = one.done + one.failed + one.skipped - one.ran
     if before > 0 and not one.broken:
