@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -559,7 +561,7 @@ def test_another_process_follows_a_run_and_sees_that_it_was_killed(tmp_path: Pat
     assert [running.stdout.readline() for _ in range(2)] == ["waits\n", "waits\n"]
     store = open_store(path, create=False)
 
-    live = until(lambda: store.live("exp")[0], lambda live: live.done == 1)
+    live = until(lambda: store.live("exp"), lambda live: bool(live) and live[0].done == 1)[0]
     assert (live.evaluation, live.total, live.in_flight, live.is_alive) == ("eval_waiting", 3, 2, True)
 
     running.kill()
@@ -581,3 +583,24 @@ def until(look: Callable[[], T], is_there: Callable[[T], bool]) -> T:
         assert time.monotonic() < ends_s, seen
         time.sleep(0.05)
     return seen
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_disappears_while_it_is_in_use_is_noticed_and_made_anew(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "runs.db"
+    with closing(open_store(path)) as store:
+        asyncio.run(store.open_evaluation(EvaluationSpec("x", "k", "eval_x", ("n",), {})))
+        for file in tmp_path.glob("runs.db*"):
+            file.unlink()
+        if replaced:
+            with closing(open_store(path)) as other:
+                asyncio.run(other.open_evaluation(EvaluationSpec("other", "k", "eval_x", ("n",), {})))
+
+        with pytest.raises(StorageError, match=r"runs\.db: the file was deleted or replaced"):
+            asyncio.run(store.open_evaluation(EvaluationSpec("x", "k2", "eval_y", ("n",), {})))
+        asyncio.run(store.open_evaluation(EvaluationSpec("x", "k3", "eval_z", ("n",), {})))
+
+    with closing(open_store(path, create=False)) as found:
+        assert [one.spec.key for one in found.evaluations("x")] == ["k3"]
