@@ -12,6 +12,7 @@ from bench.reporting import Report, as_json, figures_from_text, table
 BENCHMARKS = (
     "import_time",
     "plugin_idle",
+    "many_evaluations",
     "cpu_per_sample",
     "constant_latency",
     "heavy_tail",

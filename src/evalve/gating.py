@@ -116,9 +116,9 @@ _RUNS = Accounts()
 
 
 @contextmanager
-def calls_of(options: Options) -> Iterator[Calls]:
+def calls_of(options: Options, *, spent_before_usd: float = 0.0) -> Iterator[Calls]:
     """In the block, a run is under way whose calls are treated as its options ask."""
-    calls = Calls(options)
+    calls = Calls(options, spent_before_usd)
     with _RUNS.open(calls.account):
         yield calls
 
@@ -134,9 +134,9 @@ class Calls:
     A run whose samples call no model builds no gate.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, spent_before_usd: float = 0.0) -> None:
         mode = cache_mode(options, Environment(os.environ))
-        self.account = Account(mode, budget_usd=options.budget_usd)
+        self.account = Account(mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd)
 
     async def utilisation(self) -> list[dict[str, Any]]:
         used, built = self.account.admitted, _HOUSES.get(os.getpid())

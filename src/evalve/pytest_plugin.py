@@ -329,6 +329,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         raise
     finally:
         item.obj = declared
+        _evalve(item.config).end_what_goes_on()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -64,7 +64,8 @@ class EvalveSession:
         """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
         self._exitstatus = 0
-        self._spent_usd = 0.0
+        self._task: asyncio.Task[Any] | None = None
+        self._purse = wiring.Purse()
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -243,6 +244,14 @@ class EvalveSession:
 
         return run
 
+    def end_what_goes_on(self) -> None:
+        """An item is over by an exception that was raised into the loop, as signals do: end its run too."""
+        task, self._task = self._task, None
+        if task is None or task.done() or task.get_loop().is_closed() or task.get_loop().is_running():
+            return
+        task.cancel()
+        task.get_loop().run_until_complete(asyncio.wait({task}, timeout=_PATIENCE_S))
+
     def run_on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -255,6 +264,7 @@ class EvalveSession:
         leading: tuple[Any, ...],
         fixtures: Mapping[str, Any],
     ) -> None:
+        self._task = asyncio.current_task()
         if self._refused:
             pytest.fail(self._refused, pytrace=False)
         self._to_start_over.pop(item.nodeid, None)
@@ -280,6 +290,7 @@ class EvalveSession:
                 progress=self._showing(options),
                 folder=self._folder,
                 give_up=None if self._worker is not None else self._give_up,
+                purse=self._purse,
             )
         except Exception as error:
             self.told[item.nodeid] = (await _told_of_broken(runnable, store, error)).to_plain()
@@ -288,7 +299,6 @@ class EvalveSession:
             where, said = getattr(item.function, MARK).where, str(error)
             text = said if said.startswith(where) else f"{where}: {said}"
             raise pytest.fail.Exception(text, pytrace=False) from None
-        self._spent_usd += outcome.run.report["calls"].get("cost_usd", 0.0)
         told = Told.about(
             outcome.info,
             outcome.metrics,
@@ -342,7 +352,7 @@ class EvalveSession:
         for_all_usd = self._settings.options_for_any().budget_usd
         if for_all_usd is None:
             return options
-        return replace(options, budget_usd=max(0.0, for_all_usd - self._spent_usd))
+        return replace(options, budget_usd=max(0.0, for_all_usd - self._purse.spent_usd))
 
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""

@@ -134,6 +134,20 @@ _TOLD: set[str] = set()
 """What is told once in a process, however many evaluations it concerns."""
 
 
+class Purse:
+    """What the evaluations of one process have spent together, those that broke included."""
+
+    def __init__(self) -> None:
+        self.spent_usd = 0.0
+
+    @contextmanager
+    def paying(self, used_usd: Callable[[], float]) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.spent_usd += used_usd()
+
+
 async def run_recording(
     evaluation: Runnable,
     *,
@@ -141,13 +155,18 @@ async def run_recording(
     progress: Progress,
     folder: Path,
     give_up: Callable[[], None] | None = None,
+    purse: Purse | None = None,
 ) -> Outcome:
     """Run one evaluation, its calls treated as its options ask."""
     for text in _useless(evaluation):
         if text not in _TOLD:
             _TOLD.add(text)
             progress.note(text)
-    with gating.calls_of(evaluation.options) as calls:
+    purse = purse or Purse()
+    with (
+        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd) as calls,
+        purse.paying(calls.account.budget.used_usd),
+    ):
         return await run_evaluation(
             evaluation,
             store=store,

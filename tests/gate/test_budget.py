@@ -137,3 +137,11 @@ async def test_what_was_set_aside_for_an_answer_that_states_nothing_is_spent() -
 
     with pytest.raises(BudgetSpent, match=r"0\.8000 USD spent"):
         await account.budget.reserve(0.4, is_bound=True)
+
+
+@virtually
+async def test_what_others_have_spent_of_it_is_named_with_what_a_person_set() -> None:
+    budget = Budget(lambda: 0.3, 0.25, before_usd=0.75)
+
+    with pytest.raises(BudgetSpent, match=r"budget of 1 USD is used up \(1\.0500 USD spent\)"):
+        await budget.reserve(0.1, is_bound=True)

@@ -1016,22 +1016,73 @@ async def test_a_budget_holds_when_answers_turn_out_much_longer_than_before(worl
     assert 3.0 < world.account.spent_usd() <= 5.0
 
 
-@virtually
-async def test_a_call_that_is_cancelled_or_fails_gives_its_share_of_the_budget_back(world: World) -> None:
-    world.account.budget.limit_usd = 1.5  # one call is expected to cost a dollar
+async def _cancelled(world: World) -> None:
     call = asyncio.create_task(world.gate.exchange(a_request("one"), FakeSender(takes_s=60)))
     await asyncio.sleep(0.1)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    with pytest.raises(SendError):
-        await world.gate.exchange(a_request("two"), FakeSender([SendError("reset", reached=True)]))
-    async with world.gate.stream(a_request("three", stream=True), FakeSender()):
+
+
+async def _reset(world: World) -> None:
+    sender = FakeSender([SendError("reset", reached=True), failed(400)])
+    await world.gate.exchange(a_request("one"), sender)
+
+
+async def _stream_left(world: World) -> None:
+    async with world.gate.stream(a_request("one", stream=True), FakeSender()):
         pass
 
-    async with asyncio.timeout(600):
-        reply = await world.gate.exchange(a_request("four"), FakeSender())
+
+@pytest.mark.parametrize("unanswered", [_cancelled, _reset, _stream_left])
+def test_a_call_that_was_sent_and_not_answered_counts_at_what_was_set_aside(
+    tmp_path: Path, unanswered: Callable[[World], Coroutine[Any, Any, None]]
+) -> None:
+    async def run() -> None:
+        world = World(tmp_path)
+        world.account.budget.limit_usd = 2.5  # one call may cost a dollar
+        await unanswered(world)
+        used_usd = world.account.budget.used_usd()
+        world.account.budget.limit_usd = 1.5
+
+        with pytest.raises(Withheld, match=r"1\.0000 USD spent"):
+            await world.gate.exchange(a_request("two"), FakeSender())
+
+        assert used_usd == 1.0
+        world.store.close()
+
+    run_in_virtual_time(run())
+
+
+@virtually
+async def test_a_call_that_never_reached_the_provider_costs_nothing(world: World) -> None:
+    world.account.budget.limit_usd = 1.5
+    await world.gate.exchange(
+        a_request("one"), FakeSender([SendError("no route", reached=False), failed(400)])
+    )
+
+    reply = await world.gate.exchange(a_request("two"), FakeSender())
 
     assert reply.status == 200
+    assert world.account.budget.used_usd() == pytest.approx(0.05)
+
+
+@virtually
+async def test_several_answers_in_a_row_that_do_not_know_the_key_stop_the_run(world: World) -> None:
+    run = FakeSurroundings()
+    refused = FakeSender([failed(401, "authentication_error", "invalid x-api-key")])
+
+    with in_sample(surroundings=run):
+        for n in range(4):
+            await world.gate.exchange(a_request(f"{n}"), refused)
+        await world.gate.exchange(a_request("right"), FakeSender())
+        for n in range(4):
+            await world.gate.exchange(a_request(f"again {n}"), refused)
+        before_the_fifth = list(run.reasons)
+        await world.gate.exchange(a_request("last"), refused)
+
+    assert before_the_fifth == []
+    assert len(run.reasons) == 1
+    assert "refused the key 5 times in a row" in run.reasons[0]
 
 
 @virtually

@@ -508,3 +508,51 @@ def test_being_asked_to_end_reaches_the_workers_of_xdist(project: Project, name:
 
     assert ended.code == 2
     assert project.values("x") == {"eval_waits": [0, 1, 2]}
+
+
+@pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]], ids=["pytest-asyncio", "own loop"])
+def test_an_item_that_a_signal_fails_does_not_go_on_inside_the_next_one(
+    project: Project, without: list[str]
+) -> None:
+    project.write("pytest.ini", "[pytest]\n")
+    project.write(
+        "conftest.py",
+        """
+        import signal
+        import pytest
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_call(item):
+            signal.signal(signal.SIGALRM, lambda *_: pytest.fail("took too long"))
+            signal.setitimer(signal.ITIMER_REAL, 0.4 if "slow" in item.name else 0)
+            try:
+                return (yield)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        """,
+    )
+    project.write(
+        "eval_two.py",
+        """
+        import asyncio
+        from evalve import foreach
+
+        @foreach("n", range(100))
+        async def eval_slow(n):
+            await asyncio.sleep(0.05)
+            with open("slow.txt", "a") as file:
+                file.write("x")
+            return True
+
+        @foreach("n", [1])
+        async def eval_then(n):
+            before = len(open("slow.txt").read())
+            await asyncio.sleep(0.5)
+            return len(open("slow.txt").read()) == before
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x", "--max-concurrency", "1", *without)
+
+    assert ended.outcomes == {"failed": 1, "passed": 1}
+    assert project.values("x")["eval_then"] == [True]

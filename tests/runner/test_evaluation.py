@@ -1134,3 +1134,54 @@ def test_a_run_works_on_a_store_that_is_far_away(store: Store) -> None:
     assert statuses(store) == [("a", "done"), ("b", "done")]
     assert (outcome.ran, outcome.info.left_out, outcome.run.status) == (1, 1, "complete")
     assert [value.value for value in outcome.metrics] == [1.0]
+
+
+def _breaks_at_the_fourth(rows_before: list[dict[str, str]], kind: str) -> Iterator[dict[str, str]]:
+    yield from rows_before
+    if kind == "bad row":
+        yield {"nothing": "here"}
+    raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("kind", ["raises", "bad row"])
+def test_a_dataset_that_breaks_lets_the_rows_before_the_break_run_to_their_end(
+    store: Store, kind: str
+) -> None:
+    good = rows("a", "b", "c")
+    asked: list[str] = []
+
+    async def eval_x(id: str) -> bool:
+        asked.append(id)
+        await asyncio.sleep(60)
+        return True
+
+    with pytest.raises(DatasetError, match="row 4"):
+        run(runnable(eval_x, lambda: _breaks_at_the_fourth(good, kind)), store)
+
+    assert asked == ["a", "b", "c"]
+    assert statuses(store) == [("a", "done"), ("b", "done"), ("c", "done")]
+
+
+@pytest.mark.parametrize(
+    ("error", "ordinals"),
+    [(ValueError("no JSON"), [1, 2, 3]), (ConnectionError("reset"), [1, 1, 1])],
+    ids=["its own code", "the network"],
+)
+def test_only_what_was_not_about_the_answer_asks_for_the_same_one_again(
+    store: Store, error: Exception, ordinals: list[int]
+) -> None:
+    from tenacity import AsyncRetrying, stop_after_attempt
+
+    seen: list[int] = []
+
+    async def eval_x(id: str) -> bool:
+        sample = SAMPLE.get()
+        assert sample is not None
+        asked = sample.calls.ordinals["question"] = sample.calls.ordinals.get("question", 0) + 1
+        sample.calls.requests += 1
+        seen.append(asked)
+        raise error
+
+    run(runnable(eval_x, rows("a"), retries=AsyncRetrying(stop=stop_after_attempt(3))), store)
+
+    assert seen == ordinals

@@ -188,8 +188,9 @@ async def test_afterwards_nobody_watches() -> None:
     async def evaluate() -> None:
         await asyncio.sleep(0)
 
+    before = set(threading.enumerate())  # one of the test before may not have ended yet
     with watching_for_blocking(evaluate, "eval_x", tell=Listener().tell):
-        watchers = [thread for thread in threading.enumerate() if thread.name == "evalve-watch"]
+        watchers = [one for one in set(threading.enumerate()) - before if one.name == "evalve-watch"]
         await evaluate()
     for thread in watchers:
         thread.join(30)

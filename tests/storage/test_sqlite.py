@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -595,3 +596,24 @@ def test_the_urls_of_doteval_name_a_file(
     monkeypatch.chdir(tmp_path)
     with closing(open_store(url)) as store:
         assert store.url == f"sqlite:///{tmp_path / file}"
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_disappears_while_it_is_in_use_is_noticed_and_made_anew(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "runs.db"
+    with closing(open_store(path)) as store:
+        asyncio.run(store.open_evaluation(EvaluationSpec("x", "k", "eval_x", ("n",), {})))
+        for file in tmp_path.glob("runs.db*"):
+            file.unlink()
+        if replaced:
+            with closing(open_store(path)) as other:
+                asyncio.run(other.open_evaluation(EvaluationSpec("other", "k", "eval_x", ("n",), {})))
+
+        with pytest.raises(StorageError, match=r"runs\.db: the file was deleted or replaced"):
+            asyncio.run(store.open_evaluation(EvaluationSpec("x", "k2", "eval_y", ("n",), {})))
+        asyncio.run(store.open_evaluation(EvaluationSpec("x", "k3", "eval_z", ("n",), {})))
+
+    with closing(open_store(path, create=False)) as found:
+        assert [one.spec.key for one in found.evaluations("x")] == ["k3"]

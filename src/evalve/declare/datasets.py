@@ -181,6 +181,8 @@ class SampleRows:
         self._first_has_column = False
         self._has_ended = False
         self._is_closed = False
+        self._broken_row: DatasetError | None = None
+        """A row that cannot be used, after others that can: these go first."""
 
     def size(self) -> int | None:
         """How many samples there will be; `None` where only reading can tell."""
@@ -195,6 +197,8 @@ class SampleRows:
             at_most = min(at_most, self._limit - self._count)
         if at_most <= 0 or self._is_closed:
             return []
+        if self._broken_row is not None:
+            raise self._broken_row
         try:
             rows = await self._pull.take(at_most)
         except SourceBroke as broke:
@@ -229,9 +233,12 @@ class SampleRows:
                 if len(columns) == 1 and type(row) is dict:
                     self._refuse_change_of_meaning(row, columns[0], is_first=index == 0)
             except RowProblem as problem:
-                raise DatasetError(f"{self._dataset.where}: {self._row(index + 1)} {problem}") from None
+                self._broken_row = DatasetError(f"{self._dataset.where}: {self._row(index + 1)} {problem}")
+                break
             except Exception as error:  # a property or a mapping of the person's own raised
-                raise self._broke(error, index + 1) from error
+                self._broken_row = self._broke(error, index + 1)
+                self._broken_row.__cause__ = error
+                break
             row_json = to_json(stored)
             if row_id is None:
                 samples.append(Sample("", index, values, row_json))
@@ -239,9 +246,11 @@ class SampleRows:
             else:
                 samples.append(Sample("", index, values, row_json, content_hash(row_json)))
                 named.append(row_id)
+        if self._broken_row is not None and not samples:
+            raise self._broken_row
         for sample, sample_id in zip(samples, self._ids.assign(named), strict=True):
             sample.id = sample_id
-        self._count += len(rows)
+        self._count += len(samples)
         return samples
 
     def _refuse_change_of_meaning(self, row: dict[Any, Any], column: str, *, is_first: bool) -> None:

@@ -392,7 +392,7 @@ def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path |
     """Two functions of one file under one `ForEach(name=…)`: their records could not be told apart."""
     for there in list(getattr(function, "__globals__", {}).values()):
         earlier: Evaluation | None = getattr(there, MARK, None) if inspect.isfunction(there) else None
-        if earlier is None or path is None or earlier.path != path or earlier.name != name:
+        if earlier is None or path is None or earlier.name != name or earlier.path != path:
             continue
         other = earlier.function.__name__
         if other != function.__name__ and defines(str(path), other):

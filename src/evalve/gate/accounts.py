@@ -19,12 +19,18 @@ CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
 
 
+REFUSALS_OF_A_KEY = 5
+"""After so many answers in a row that do not know the key, a run stops."""
+
+
 class Account:
     """One for each run, and one for the process. Any thread and loop may use it."""
 
-    def __init__(self, mode: CacheMode, *, budget_usd: float | None = None) -> None:
+    def __init__(
+        self, mode: CacheMode, *, budget_usd: float | None = None, spent_before_usd: float = 0.0
+    ) -> None:
         self.mode: CacheMode = mode
-        self.budget = Budget(self.spent_usd, budget_usd)
+        self.budget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
         self.refreshed: set[bytes] = set()
         """What `refresh` has asked for anew already; it is not asked for a third time."""
         self.scopes: set[str] = set()
@@ -34,6 +40,19 @@ class Account:
         self.lock = threading.Lock()
         """Guards the figures."""
         self._total = CallLog()
+        self._keys_refused: dict[str, int] = {}
+        """How many answers in a row said that they do not know the key, by scope."""
+
+    def note_key_refused(self, scope: str) -> bool:
+        """Whether so many in a row were refused that no further call can be expected to succeed."""
+        with self.lock:
+            refused = self._keys_refused[scope] = self._keys_refused.get(scope, 0) + 1
+        return refused >= REFUSALS_OF_A_KEY
+
+    def note_key_taken(self, scope: str) -> None:
+        if self._keys_refused:
+            with self.lock:
+                self._keys_refused.pop(scope, None)
 
     def logs(self, sample: SampleContext | None) -> tuple[CallLog, ...]:
         """Where a call is counted. Totals are not sums over samples: a call may belong to none."""

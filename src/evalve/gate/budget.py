@@ -15,9 +15,17 @@ class BudgetSpent(Exception):
 class Budget:
     """One for a run; any thread and loop may use it."""
 
-    def __init__(self, spent_usd: Callable[[], float], limit_usd: float | None = None) -> None:
+    def __init__(
+        self,
+        spent_usd: Callable[[], float],
+        limit_usd: float | None = None,
+        *,
+        before_usd: float = 0.0,
+    ) -> None:
         self.limit_usd = limit_usd
         """`None` for no bound."""
+        self._before_usd = before_usd
+        """What others have spent of what a person set; the limit is what they left of it."""
         self._spent_usd = spent_usd
         self._lock = threading.Lock()
         self._calls = 0
@@ -50,9 +58,13 @@ class Budget:
             ended.set_result(None)
 
     def keep(self, usd: float) -> None:
-        """An answer does not say what it took: what was set aside for it counts as spent."""
+        """An answer does not say what it took, or none came: what was set aside for it counts as spent."""
         with self._lock:
             self._unstated_usd += usd
+
+    def used_usd(self) -> float:
+        """What is spent, and what calls may have cost that did not say."""
+        return self._spent_usd() + self._unstated_usd
 
     def _reserved(self, usd: float, is_bound: bool) -> Future[None] | None:
         """`None` where there was room; else what to wait for."""
@@ -65,7 +77,10 @@ class Budget:
                         self._ended = self._ended or Future()
                         return self._ended
                     if left_usd <= 0 or is_bound or spent_usd > 0:
-                        raise BudgetSpent(_refusal(self.limit_usd, spent_usd, usd, is_bound))
+                        before_usd = self._before_usd
+                        raise BudgetSpent(
+                            _refusal(self.limit_usd + before_usd, spent_usd + before_usd, usd, is_bound)
+                        )
             self._calls += 1
             self._under_way_usd += usd
             return None

@@ -20,7 +20,7 @@ from typing import TypeVar
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
 from evalve.errors import LocalUnavailable, MissingKey
-from evalve.gate.accounts import Account
+from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
 from evalve.gate.budget import BudgetSpent
 from evalve.gate.cache import CacheTurn, ResponseCache, replayed
 from evalve.gate.cache_key import content_key, numbered_key
@@ -59,6 +59,7 @@ FAILS_AGAIN_S = 60.0
 `x-should-retry` sent 18 requests where 6 are meant. One who asks later may hope for something new."""
 
 WAITS_FOR_BUDGET = "the budget"
+_UNKNOWN_KEY = 401
 WAITS_FOR_RECOVERY = "the provider to recover"
 WAITS_FOR_EQUAL_CALL = "an equal call"
 
@@ -320,6 +321,7 @@ class Exchange:
             raise
         except BaseException:
             # cancelled while the provider may be working: what was booked stays spent
+            self._account.budget.keep(self._reserved_usd)
             await self._settle(None)
             raise
         return await self._answered(came) if isinstance(came, Reply) else Outcome(opening=came)
@@ -389,6 +391,7 @@ class Exchange:
         opening = self._opening
         if self._permit is None or opening is None:
             return
+        self._account.budget.keep(self._reserved_usd)
         await self._settle(None, headers=opening.live)
         why = str(error) if isinstance(error, SendError) else "it was not read to its end"
         self._trace(opening.so_far(), problem=why)
@@ -489,6 +492,7 @@ class Exchange:
             self._account.budget.keep(self._reserved_usd)
         outcome = Outcome(reply, problem=problem, usage=usage, cost_usd=cost_usd)
         if problem is None:
+            self._account.note_key_taken(self._call.scope)
             try:
                 await self._keep(outcome)
             finally:
@@ -501,6 +505,8 @@ class Exchange:
         await self._settle(actual, headers=reply, refusal=refusal)
         if problem.kind == "spent" and self._sample is not None:
             self._sample.stop_run(problem.message)
+        if problem.status == _UNKNOWN_KEY and self._account.note_key_refused(self._call.scope):
+            self._stop_for_key(problem)
         return outcome
 
     def _bounded(self, problem: Problem | None) -> Problem | None:
@@ -510,8 +516,16 @@ class Exchange:
         self._gate.tell_of_long_wait(self._call.host, problem.retry_after_s or 0.0)
         return replace(problem, retry_after_s=LONGEST_RETRY_AFTER_S)
 
+    def _stop_for_key(self, problem: Problem) -> None:
+        if self._sample is not None:
+            self._sample.stop_run(
+                f"the provider has refused the key {REFUSALS_OF_A_KEY} times in a row: {problem.message}"
+            )
+
     async def _unanswered(self, error: SendError) -> Outcome:
         """No answer came: what the provider may have worked on stays spent."""
+        if error.reached:
+            self._account.budget.keep(self._reserved_usd)
         await self._settle(None if error.reached else self._only_the_request())
         return Outcome(error=error, problem=error.as_problem())
 

@@ -16,9 +16,6 @@ AFTER_CANCEL_S = 5.0
 _LAST_CHANCE_S = 0.5
 _LOOK_AGAIN_S = 1.0
 
-_LEFT: list[Any] = []
-"""What was left behind stays suspended: closing it would run more of it."""
-
 
 class Leavable:
     """Await it in place of a coroutine: it passes everything on, until it is left.
@@ -39,6 +36,7 @@ class Leavable:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         inner: Any = self._awaitable.__await__()
+        self._task = asyncio.current_task()
         go_on: Callable[[], Any] = inner.__next__
         try:
             while True:
@@ -55,7 +53,7 @@ class Leavable:
                 except BaseException as error:
                     go_on = functools.partial(inner.throw, error)
                 if self.is_left:
-                    _LEFT.append(inner)
+                    _keep_for_ever(inner)
                     raise asyncio.CancelledError
         finally:
             for timer in (self._timer, self._look_timer):
@@ -91,6 +89,13 @@ class Leavable:
             self._task.cancel()
 
 
+def _keep_for_ever(left: object) -> None:
+    """Closing what was left behind, also at the interpreter's end, would run more of it."""
+    import ctypes  # late: it is seldom needed
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(left))
+
+
 def _woken(task: asyncio.Task[Any], waits_for: Any) -> bool:
     """Let the task go on although what it waits for, a task that swallows its cancellation, does not end."""
     for callback, _ in getattr(waits_for, "_callbacks", None) or ():
@@ -116,5 +121,6 @@ async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
     pending = (await asyncio.wait(rest, timeout=_LAST_CHANCE_S))[1] if rest else set()
     for task in pending:
         asyncio_tasks._unregister_task(task)
-    _LEFT.extend(pending)
+    for task in pending:
+        _keep_for_ever(task)
     return len(pending)

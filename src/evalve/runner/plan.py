@@ -50,12 +50,13 @@ class Plan:
         self._queue: deque[Attempt] = deque()
         self._longest_first = longest_first
         self._looked_ahead = False
+        self._is_broken = False
         self._heap: list[tuple[float, int, int, Attempt]] = []
 
     @property
     def total(self) -> int | None:
         """How many attempts there are in all, once that is known."""
-        size = self.rows_read if self.exhausted else self._rows.size()
+        size = self.rows_read if self.exhausted and not self._is_broken else self._rows.size()
         return None if size is None else size * self._repeat
 
     @property
@@ -80,6 +81,10 @@ class Plan:
             return not self._queue
         look_ahead = LOOK_AHEAD_SIZED if self._in_memory else LOOK_AHEAD_LAZY
         return len(self._heap) < (look_ahead // 2 if self._looked_ahead else look_ahead)
+
+    def break_off(self) -> None:
+        """The dataset broke: there is no more than what has been read."""
+        self.exhausted = self._looked_ahead = self._is_broken = True
 
     async def refill(self, at_most: int) -> None:
         """Read on until there is something to run, or the end."""

@@ -95,8 +95,9 @@ class SampleRunner:
         """Wait for the next try; false where the run stops first."""
         asked_again = attempt.error is None
         attempt.note_try(self._settings.run_id, asked_again=asked_again)
-        if not asked_again:
-            attempt.calls.ordinals.clear()  # the same questions again; a result asks for new answers
+        if not asked_again and attempt.failure is not None and attempt.failure.failure_class != "code":
+            # the same questions again; a result, or code that could not use an answer, asks for new ones
+            attempt.calls.ordinals.clear()
         waits_from_s = self._loop.time()
         try:
             await attempt.surroundings.parked_between_tries(LOOP_CLOCK.sleep(delay_s), reason)

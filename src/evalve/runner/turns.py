@@ -129,6 +129,8 @@ class Turns:
         self._cancelled = False
         self._hungry: deque[asyncio.Future[None]] = deque()
         self._reading: asyncio.Task[None] | None = None
+        self._broke_off: Exception | None = None
+        """What ended the dataset before its end."""
 
     # -- what the runner calls
 
@@ -152,6 +154,8 @@ class Turns:
             await self._close()
         if self.error is not None:
             raise self.error
+        if self._broke_off is not None and not self.stopping:
+            raise self._broke_off
 
     async def _round(self, strategy: Strategy) -> None:
         results = strategy.execute(self, None)
@@ -248,6 +252,9 @@ class Turns:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
+        except Exception as error:  # what was read before runs to its end, and then `run` raises it
+            self._broke_off = error
+            self._plan.break_off()
         except BaseException as error:  # whatever it is, `run` raises it
             self.fail(error)
         finally:

@@ -94,6 +94,10 @@ class FileDatabase:
         self._idle: list[sqlite3.Connection] = []
         self._pid = os.getpid()
         self._closed = False
+        self._identity: tuple[int, int] | None = None
+        """Device and inode of the file that the connections have open."""
+        self._stale = 0
+        """How often it was found to be gone: connections from before are not used again."""
         if not create and _is_blank(path):
             raise self._nothing_recorded()
 
@@ -109,7 +113,21 @@ class FileDatabase:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         with explained(self.place), self._borrowed() as connection, _transaction(connection):
+            self._refuse_if_gone()
             yield connection
+
+    def _refuse_if_gone(self) -> None:
+        """A file that was deleted or replaced takes what is written to it, and nobody finds it any more."""
+        if self._identity is None or _identity(self._path) == self._identity:
+            return
+        self._identity = None
+        while self._idle:
+            self._idle.pop().close()
+        self._stale += 1
+        raise StorageError(
+            f"{self.place}: the file was deleted or replaced while it was in use, so what was recorded in it"
+            " is gone; run again, and it is made anew"
+        )
 
     def iterate(self, read: Callable[[sqlite3.Connection], Iterator[T]]) -> Iterator[T]:
         # a connection of its own while it lasts: with a cursor open, everything else on the
@@ -134,10 +152,15 @@ class FileDatabase:
             connection = self._idle.pop()
         if connection is None:
             connection = self._open()
+            self._identity = self._identity or _identity(self._path)
+        opened_before = self._stale
         try:
             yield connection
         finally:
-            self._give_back(connection)
+            if self._stale == opened_before:
+                self._give_back(connection)
+            else:
+                connection.close()
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         if self._closed:
@@ -209,6 +232,14 @@ class FileDatabase:
 
     def _nothing_recorded(self) -> NotFound:
         return NotFound(f"{self.place}: nothing has been recorded here yet; run an evaluation, or say where")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_blank(path: Path) -> bool:
