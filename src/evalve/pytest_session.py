@@ -21,6 +21,7 @@ from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
+from evalve.gate.accounts import Account
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, refuse_namesakes, variant_of
@@ -53,6 +54,8 @@ class EvalveSession:
         self._told_by_workers: list[dict[str, Any]] = []
         self._is_checked = False
         self._spent_usd = 0.0
+        """By the evaluations that have ended."""
+        self._calls_of_fixtures: Account | None = None
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -115,6 +118,8 @@ class EvalveSession:
             self._scope.enter_context(self._controller.obeyed())
         for item in items:
             self._lock(evaluation_of(item))
+        asked = self._settings.options_for_any()
+        self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for item in items:
@@ -258,7 +263,7 @@ class EvalveSession:
             where, said = getattr(item.function, MARK).where, str(error)
             text = said if said.startswith(where) else f"{where}: {said}"
             raise pytest.fail.Exception(text, pytrace=False) from None
-        self._spent_usd += outcome.run.report["calls"].get("cost_usd", 0.0)
+        self._note_spent(outcome.run.report["calls"].get("cost_usd", 0.0))
         told = Told.about(
             outcome.info,
             outcome.metrics,
@@ -283,11 +288,19 @@ class EvalveSession:
             pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
 
     def _within_budget(self, options: Options) -> Options:
-        """A budget for the whole run is what the evaluations before have left of it."""
+        """A budget for the whole run is what the evaluations and fixtures before have left of it."""
         for_all_usd = self._settings.options_for_any().budget_usd
         if for_all_usd is None:
             return options
-        return replace(options, budget_usd=max(0.0, for_all_usd - self._spent_usd))
+        by_fixtures_usd = 0.0 if self._calls_of_fixtures is None else self._calls_of_fixtures.spent_usd()
+        return replace(options, budget_usd=max(0.0, for_all_usd - self._spent_usd - by_fixtures_usd))
+
+    def _note_spent(self, usd: float) -> None:
+        """By an evaluation, so that the fixtures of those that follow have what is left."""
+        self._spent_usd += usd
+        fixtures = self._calls_of_fixtures
+        if fixtures is not None and fixtures.budget.limit_usd is not None:
+            fixtures.budget.limit_usd -= usd
 
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""
