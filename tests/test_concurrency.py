@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -311,6 +312,22 @@ class TestAdaptive:
 
         assert [decision["to"] for decision in strategy.history] == [7, 4]
         assert strategy.concurrency == 4
+
+    def test_turns_whose_samples_are_parked_say_nothing_about_success(self) -> None:
+        strategy = Adaptive(10, adaptation_interval=1.0)
+
+        async def turn(ending: str) -> str:
+            await asyncio.sleep(0.5)
+            return ending
+
+        async def tasks() -> AsyncIterator[Task]:
+            for _ in range(60):
+                yield functools.partial(turn, "parked")
+                yield functools.partial(turn, "done")
+
+        run_in_virtual_time(results_of(strategy, tasks()))
+
+        assert strategy.concurrency > 10
 
     def test_its_history_says_when_how_and_why(self) -> None:
         strategy = Adaptive(2, adaptation_interval=1.0, max_concurrency=4)

@@ -2,7 +2,8 @@
 
 A strategy is any object with `execute(tasks, progress_callback)`: an async generator that takes tasks
 from the async iterator `tasks`, awaits each one once, and yields what it returned. evalve's own tasks
-return how the turn ended: "done", "failed", "waiting" (it will come back through `tasks`) or "cancelled".
+return how the turn ended: "done", "failed", "cancelled", "waiting" (for its next try) or "parked" (for what
+is not its own work). The last two will come back through `tasks`.
 """
 
 from __future__ import annotations
@@ -154,6 +155,9 @@ class Adaptive:
         controller.start(self._clock.now_s())
         async with aclosing(window.results()) as results:
             async for result in results:
+                if result == "parked":  # which is neither a success nor a failure yet
+                    yield _told(result, progress_callback)
+                    continue
                 succeeded = result not in ("failed", "waiting")
                 held_back = signals.held_back() if signals is not None else 0
                 controller.observe(succeeded=succeeded, in_flight=window.take_peak(), held_back=held_back)

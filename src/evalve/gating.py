@@ -123,6 +123,14 @@ def calls_of(options: Options, *, spent_before_usd: float = 0.0) -> Iterator[Cal
         yield calls
 
 
+@contextmanager
+def calls_between_runs(options: Options) -> Iterator[Calls]:
+    """In the block, calls that belong to no run are treated as these options ask."""
+    calls = Calls(options)
+    with _RUNS.around(calls.account):
+        yield calls
+
+
 def account_of_worker(options: Options) -> Account:
     """The account of a process that works for one run as long as it lives."""
     return _RUNS.enter(Calls(options).account)
@@ -207,7 +215,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
         limiter=limiter,
         estimates=estimates,
         meter=Meter(prices.cost),
-        account=lambda: _RUNS.the_only_one() or account,
+        account=lambda: _RUNS.of_no_sample() or account,
     )
     sender = AiohttpSender()
     return GateHouse(

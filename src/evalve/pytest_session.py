@@ -10,8 +10,8 @@ import shlex
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.experiments import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
+from evalve.gate.accounts import Account
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of
@@ -66,6 +67,7 @@ class EvalveSession:
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
         self._purse = wiring.Purse()
+        self._calls_of_fixtures: Account | None = None
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -129,6 +131,8 @@ class EvalveSession:
         self._scope.enter_context(taking_gentle(EndsAll(_asked_to_end)))
         for item in items:
             self._lock(evaluation_of(item))
+        asked = self._settings.options_for_any()
+        self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for item in items:
@@ -284,14 +288,15 @@ class EvalveSession:
             raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
         store = wiring.storage_for(evaluation, options)
         try:
-            outcome = await wiring.run_recording(
-                runnable,
-                store=store,
-                progress=self._showing(options),
-                folder=self._folder,
-                give_up=None if self._worker is not None else self._give_up,
-                purse=self._purse,
-            )
+            with self._leaving_the_rest_to_fixtures():
+                outcome = await wiring.run_recording(
+                    runnable,
+                    store=store,
+                    progress=self._showing(options),
+                    folder=self._folder,
+                    give_up=None if self._worker is not None else self._give_up,
+                    purse=self._purse,
+                )
         except Exception as error:
             self.told[item.nodeid] = (await _told_of_broken(runnable, store, error)).to_plain()
             if not isinstance(error, EvalveError):
@@ -348,11 +353,23 @@ class EvalveSession:
         os._exit(self._exitstatus)
 
     def _within_budget(self, options: Options) -> Options:
-        """A budget for the whole run is what the evaluations before have left of it."""
+        """A budget for the whole run is what the evaluations and fixtures before have left of it."""
         for_all_usd = self._settings.options_for_any().budget_usd
         if for_all_usd is None:
             return options
-        return replace(options, budget_usd=max(0.0, for_all_usd - self._purse.spent_usd))
+        by_fixtures_usd = 0.0 if self._calls_of_fixtures is None else self._calls_of_fixtures.spent_usd()
+        return replace(options, budget_usd=max(0.0, for_all_usd - self._purse.spent_usd - by_fixtures_usd))
+
+    @contextmanager
+    def _leaving_the_rest_to_fixtures(self) -> Iterator[None]:
+        """What an evaluation spends in the block, the fixtures of those that follow no longer have."""
+        before_usd = self._purse.spent_usd
+        try:
+            yield
+        finally:
+            fixtures = self._calls_of_fixtures
+            if fixtures is not None and fixtures.budget.limit_usd is not None:
+                fixtures.budget.limit_usd -= self._purse.spent_usd - before_usd
 
     def _showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""

@@ -108,12 +108,25 @@ async def test_what_one_run_has_under_way_takes_nothing_of_another_runs_budget(w
 
 def test_calls_without_a_sample_belong_to_the_one_run_that_is_under_way() -> None:
     accounts, one, two = Accounts(), Account("on"), Account("on")
-    found = [accounts.the_only_one()]
+    found = [accounts.of_no_sample()]
     with accounts.open(one):
-        found.append(accounts.the_only_one())
+        found.append(accounts.of_no_sample())
         with accounts.open(two):
-            found.append(accounts.the_only_one())
-        found.append(accounts.the_only_one())
-    found.append(accounts.the_only_one())
+            found.append(accounts.of_no_sample())
+        found.append(accounts.of_no_sample())
+    found.append(accounts.of_no_sample())
 
     assert found == [None, one, None, one, None]
+
+
+def test_calls_between_runs_belong_to_what_is_around_them() -> None:
+    accounts, around, run = Accounts(), Account("read"), Account("on")
+
+    with accounts.around(around):
+        found = [accounts.of_no_sample()]
+        with accounts.open(run):
+            found.append(accounts.of_no_sample())
+        found.append(accounts.of_no_sample())
+    found.append(accounts.of_no_sample())
+
+    assert found == [around, run, around, None]

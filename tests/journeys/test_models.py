@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from project import Project
+from project import Ended, Project
 
 from evalve.simulator import Behaviour, Limits, Simulator, SpendCap
 
@@ -446,3 +446,48 @@ def test_calls_that_pass_ungated_are_counted_and_told_of(project: Project, provi
     assert ended.code == 0
     assert any(line.strip() == "3 calls passed ungated" for line in ended.summary)
     assert sum(f"calls to {host}/completion pass without limits" in line for line in ended.summary) == 1
+
+
+FIXTURE_THAT_ASKS = """
+    import pytest
+    import evalve
+
+    @pytest.fixture
+    def told(model):
+        return model.generate_sync("What shall be asked?", max_tokens=20).text
+
+    @evalve.foreach("n", range(2))
+    async def eval_told(n, told, model):
+        return (await model.generate(f"{told} {n}", max_tokens=20)).text != ""
+"""
+
+
+def test_a_fixtures_call_before_a_run_keeps_to_the_cache_mode_of_the_pytest_run(
+    project: Project, provider: Simulator
+) -> None:
+    project.write("eval_told.py", FIXTURE_THAT_ASKS)
+
+    def ended(mode: str) -> Ended:
+        return project.pytest("eval_told.py", *MODEL, "--cache", mode, **at(provider, project.folder))
+
+    refused = ended("read")
+
+    assert refused.code == 1
+    assert "--cache read" in refused.all
+    assert provider.stats.requests == 0
+    assert [ended(mode).code for mode in ("on", "read", "off")] == [0, 0, 0]
+    assert provider.stats.requests == 6
+
+
+def test_a_fixtures_call_before_a_run_counts_towards_the_budget_of_the_pytest_run(
+    project: Project, provider: Simulator
+) -> None:
+    project.write("eval_told.py", FIXTURE_THAT_ASKS)
+
+    ended = project.pytest(
+        "eval_told.py", *MODEL, "--budget-usd", "0.0000001", **at(provider, project.folder)
+    )
+
+    assert ended.code == 1
+    assert "the budget of 1e-07 USD is used up" in ended.all
+    assert provider.stats.requests == 0

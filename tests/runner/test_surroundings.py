@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from evalve.concurrency import Sequential, SlidingWindow
-from evalve.contracts import SAMPLE, SampleContext, Store, parked
+from evalve.contracts import SAMPLE, SampleContext, Store, Task, parked
 from evalve.runner import turns as turns_module
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
@@ -223,6 +223,35 @@ def test_a_wait_within_a_wait_does_not_let_the_deadline_go_on(store: Store) -> N
     run(runnable(evaluate, rows("a"), timeout_s=2.0), store)
 
     assert statuses(store) == [("a", "done")]
+
+
+class Endings:
+    """One after another, with a note of what each turn came to."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callable[[Any], None] | None = None
+    ) -> AsyncIterator[Any]:
+        async for task in tasks:
+            self.seen.append(await task())
+            yield self.seen[-1]
+
+
+def test_a_turn_that_ends_in_a_retry_is_told_from_one_whose_sample_is_parked(store: Store) -> None:
+    strategy, tries = Endings(), []
+
+    async def evaluate(id: str) -> bool:
+        tries.append(id)
+        await parked(asyncio.sleep(1), "a batch")
+        if len(tries) < 2:
+            raise ConnectionError("reset")
+        return True
+
+    run(runnable(evaluate, rows("a"), strategy=strategy), store)
+
+    assert strategy.seen == ["parked", "waiting", "parked", "done"]
 
 
 def test_progress_shows_why_samples_wait(store: Store) -> None:

@@ -141,7 +141,7 @@ def test_each_turn_says_how_it_ended(store: Store) -> None:
 
     _run(store, wait_ten_seconds_once, names="ab", strategy=strategy)
 
-    assert strategy.seen == ["waiting", "waiting", "done", "done"]
+    assert strategy.seen == ["parked", "parked", "done", "done"]
 
 
 def test_the_tally_counts_bodies_in_flight_and_why_they_wait(store: Store) -> None:

@@ -1,7 +1,8 @@
 """What a run may do with calls, and what its calls came to: cache mode, budget and totals.
 
 A sample carries its run's account. A call that belongs to no sample (a fixture's, a module's) counts for the
-run that is under way; where none is, or several are, for the process.
+run that is under way; where none is, or several are, for what is around them all, such as a pytest run; else
+for the process.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class Accounts:
 
     def __init__(self) -> None:
         self._under_way: tuple[Account, ...] = ()
+        self._around: Account | None = None
+        """Of what is around them all."""
         self._changing = threading.Lock()
 
     @contextmanager
@@ -103,7 +106,16 @@ class Accounts:
             self._under_way = (*self._under_way, account)
         return account
 
-    def the_only_one(self) -> Account | None:
-        """The run that calls without a sample can only belong to."""
+    @contextmanager
+    def around(self, account: Account) -> Iterator[Account]:
+        """In the block, calls between the runs have this account."""
+        before, self._around = self._around, account
+        try:
+            yield account
+        finally:
+            self._around = before
+
+    def of_no_sample(self) -> Account | None:
+        """Whose a call is that belongs to no sample; `None` where only the process is left."""
         under_way = self._under_way
-        return under_way[0] if len(under_way) == 1 else None
+        return under_way[0] if len(under_way) == 1 else self._around

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from evalve.contracts import Tally
-from evalve.runner.turns import Body
+from evalve.runner.turns import Body, Ending
 
 T = TypeVar("T")
 
@@ -41,7 +41,8 @@ class _Wait(NamedTuple):
 
     task: asyncio.Task[Any]
     reason: str
-    parks: bool
+    turn_ends: Ending | None
+    """How, where the slot is lent meanwhile."""
 
 
 class AttemptSurroundings:
@@ -73,20 +74,20 @@ class AttemptSurroundings:
 
     def held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait with the deadline standing still and the slot kept."""
-        return self._waited(awaitable, reason, parks=False)
+        return self._waited(awaitable, reason)
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """The same with the slot lent to others; afterwards wait for another one."""
-        return self._waited(awaitable, reason, parks=self._run.lends_slots)
+        return self._waited(awaitable, reason, turn_ends="parked" if self._run.lends_slots else None)
 
     def parked_between_tries(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """The same where the function is not running, whatever its engine."""
-        return self._waited(awaitable, reason, parks=True)
+        return self._waited(awaitable, reason, turn_ends="waiting")
 
-    async def _waited(self, awaitable: Awaitable[T], reason: str, *, parks: bool) -> T:
+    async def _waited(self, awaitable: Awaitable[T], reason: str, *, turn_ends: Ending | None = None) -> T:
         task = asyncio.current_task()
         assert task is not None
-        wait = _Wait(task, reason, parks)
+        wait = _Wait(task, reason, turn_ends)
         self._begin(wait)
         try:
             if self._body.is_stopping():
@@ -94,7 +95,7 @@ class AttemptSurroundings:
             try:
                 return await awaitable
             finally:
-                if parks and not self.wait_ended and not self._body.is_cancelling():
+                if turn_ends is not None and not self.wait_ended and not self._body.is_cancelling():
                     await self._slot()
         except asyncio.CancelledError:
             if not self.wait_ended:
@@ -177,7 +178,7 @@ class AttemptSurroundings:
         return any(all(wait.task is not task for wait in self._waits) for task in self._calling)
 
     def _only_parks(self) -> bool:
-        return bool(self._waits) and all(wait.parks for wait in self._waits)
+        return bool(self._waits) and all(wait.turn_ends is not None for wait in self._waits)
 
     def _stand_still(self) -> None:
         if self._still_since_s is None:
@@ -235,8 +236,9 @@ class AttemptSurroundings:
     def _lend_slot(self) -> None:
         with self._lock:
             lends = self._only_parks() and not self._a_call_works()
-        if lends:
-            self._body.give_slot_back()
+            ending = self._waits[-1].turn_ends if lends else None
+        if ending is not None:
+            self._body.give_slot_back(ending)
 
     def _stop_deadline(self) -> None:
         deadline = self._deadline

@@ -16,7 +16,8 @@ from evalve.contracts import Strategy, Tally, Task
 from evalve.errors import StrategyError
 from evalve.runner.plan import Attempt, Plan
 
-Ending = Literal["done", "failed", "waiting", "cancelled"]
+Ending = Literal["done", "failed", "waiting", "parked", "cancelled"]
+"""How a turn ended. `waiting` is for the next try: one has failed. `parked` says nothing of the kind."""
 
 
 MOST_PARKED = 10_000
@@ -62,12 +63,12 @@ class Body:
     def stop_run(self, reason: str) -> None:
         self._turns.stop(reason)
 
-    def give_slot_back(self) -> None:
+    def give_slot_back(self, ending: Ending) -> None:
         """Its turn is over, and it goes on."""
         if self.has_slot and self.task is not None and not self.task.done():
             self.has_slot = False
             self._turns.parked += 1
-            self._end_turn("waiting")
+            self._end_turn(ending)
 
     def slot(self) -> asyncio.Future[None]:
         """Done when the body has its next turn."""
