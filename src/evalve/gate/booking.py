@@ -124,7 +124,8 @@ class ScopeState:
             else:
                 depth = max(per_s * ASSUMED_BURST_S, 1.0)
             if bucket is None:
-                bucket = self.buckets[dimension] = Bucket(per_s, depth, source=source)
+                is_known = wanted is not None and wanted.burst is not None
+                bucket = self.buckets[dimension] = Bucket(per_s, depth, depth_known=is_known, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
                 bucket.regrade(per_s, depth, now_s)
