@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
+from bench.habits import Counting, Habits, Headers, ideal_s, paced
 from bench.measuring import Figure
 from bench.provider import Caller, own_state, provider
+from evalve.gate.messages import Limits
+from evalve.testing import run_in_virtual_time
 
 CALLS = 1_200
 WINDOW = 100
@@ -48,6 +52,35 @@ def measure() -> list[Figure]:
     for bound, depth_s in (*((bound, 1.0) for bound in BOUNDS), (MINUTE_DEEP, 60.0)):
         for given in (True, False):
             figures += _paced(bound, depth_s, given=given)
+    return [*figures, *habits_matrix()]
+
+
+def habits_matrix() -> list[Figure]:
+    """Every way to count and to tell, in virtual time: against the ideal, and how many were refused."""
+    figures = []
+    for counting, depth_s, headers, processes in product(
+        get_args(Counting), (0.25, 1.0, 10.0, 60.0), get_args(Headers), (1, 4)
+    ):
+        habits = Habits(depth_s=depth_s, counting=counting, headers=headers)
+        calls = int(habits.per_s * (40 + depth_s))
+        took_s = run_in_virtual_time(
+            paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
+        )
+        name = f"{counting} of {depth_s:g} s, headers {headers}, {processes} processes"
+        figures.append(
+            Figure(
+                f"{name}: time, against the ideal",
+                took_s / ideal_s(habits, calls),
+                note=f"{took_s:.1f} s; {habits.refused} of {calls} refused",
+            )
+        )
+    unlimited: tuple[Headers, ...] = ("absent", "minute")
+    for headers, share in product(unlimited, (0.02, 0.05, 0.1)):
+        clients = [Habits(1000.0, headers=headers, random_share=share, is_limited=False) for _ in range(2)]
+        only_retried_s = run_in_virtual_time(paced(clients[0], Limits(), calls=1000, is_held=False))
+        took_s = run_in_virtual_time(paced(clients[1], Limits(), calls=1000))
+        name = f"{share:.0%} refused at random, headers {headers}"
+        figures.append(Figure(f"{name}: time, against retries alone", took_s / only_retried_s, target=1.5))
     return figures
 
 

@@ -118,9 +118,15 @@ def refused(
     apply(state, Limits(), [settlement], [], holder="me", now_s=at_s, horizon_s=0.0)
 
 
-def test_after_a_refusal_that_states_no_limit_calls_go_out_one_by_one() -> None:
+def refused_all(state: ScopeState, at_s: float, *, served_per_s: float) -> None:
+    """As many, and nothing but refusals, as show that calls come too fast."""
+    for _ in range(4):
+        refused(state, at_s, served_per_s=served_per_s)
+
+
+def test_after_refusals_that_state_no_limit_calls_go_out_one_by_one() -> None:
     state = ScopeState()
-    refused(state, 10.0, served_per_s=5.0)
+    refused_all(state, 10.0, served_per_s=5.0)
 
     bookings = apply(state, Limits(), [], [ONE] * 4, holder="me", now_s=10.1, horizon_s=float("inf"))
 
@@ -129,9 +135,38 @@ def test_after_a_refusal_that_states_no_limit_calls_go_out_one_by_one() -> None:
     assert not state.unlimited
 
 
+def test_a_single_refusal_among_calls_that_are_served_holds_nobody_back() -> None:
+    state = ScopeState()
+    apply(state, Limits(), [], [ONE] * 20, holder="me", now_s=9.0, horizon_s=float("inf"))
+
+    refused(state, 10.0, served_per_s=100.0)
+    bookings = apply(state, Limits(), [], [ONE] * 4, holder="me", now_s=10.1, horizon_s=float("inf"))
+
+    assert [one.start_s for one in bookings] == [10.1] * 4
+    assert state.learnt is None
+
+
+def test_a_slower_pace_that_is_refused_as_often_is_given_up_and_left_alone_for_a_while() -> None:
+    state, now_s = ScopeState(), 10.0
+    while state.learnt is None:
+        apply(state, Limits(), [], [ONE] * 20, holder="me", now_s=now_s, horizon_s=float("inf"))
+        now_s += 0.5
+        refused(state, now_s, served_per_s=40.0)
+    tried = state.learnt.per_s
+
+    for _ in range(3):
+        apply(state, Limits(), [], [ONE] * 20, holder="me", now_s=now_s, horizon_s=float("inf"))
+        now_s += 0.5
+        refused(state, now_s, served_per_s=40.0, booked_for_s=now_s - 0.1)
+
+    assert tried == pytest.approx(0.85 * 40.0)
+    assert "requests" not in state.buckets
+    assert state.doubt.is_immune(now_s)
+
+
 def test_all_refusals_of_one_episode_lower_the_rate_once() -> None:
     state = ScopeState()
-    refused(state, 10.0, served_per_s=10.0)
+    refused_all(state, 10.0, served_per_s=10.0)
     apply(state, Limits(), [], [ONE] * 20, holder="me", now_s=12.0, horizon_s=float("inf"))
 
     refused(state, 14.0, served_per_s=10.0, booked_for_s=13.9)

@@ -14,8 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.doubt import Doubt
 from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
+from evalve.gate.period import MINUTE_S, Period
 from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
 
 AS_GOOD_AS_SENT_S = 0.025
@@ -26,6 +28,8 @@ REFUSALS = "refusals"
 """The source of a limit that was neither configured nor stated."""
 ALONE = "holder 0"
 """The first holder of a state that one process keeps to itself."""
+MOST_BELOW = 3
+"""Refusals in a row below a rate that was refused: they are not about the rate."""
 PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
 """After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
 LEARNT_BURST_S = 0.25
@@ -79,6 +83,10 @@ class ScopeState:
     """How many calls may be in flight: what is configured, or less where refusals have shown it."""
     shown_concurrency: ShownCeiling | None = None
     """What refusals have shown."""
+    doubt: Doubt = field(default_factory=Doubt)
+    """What refusals are about."""
+    periods: dict[Dimension, Period] = field(default_factory=dict)
+    """The time that stated limits are for."""
     learnt: LearntRate | None = None
     """Requests a second, where refusals have shown them and nobody states a limit."""
     probing_from_s: float | None = None
@@ -94,25 +102,30 @@ class ScopeState:
     """Whether anything was ever booked, or answered."""
     unlimited: bool = False
     """An answer came, and it stated no limit."""
+    is_configured: bool = field(default=False, compare=False)
+    """Whether a person has said a rate; told anew with every exchange."""
 
     # -- limits
 
     def hold(self, configured: Limits, now_s: float) -> None:
         """Bring rates and depths in line: of what is configured and what is stated, the lower holds."""
         scale = self.ramp_share(now_s)
+        self.is_configured = bool(configured.by_dimension)
         for dimension in {*configured.by_dimension, *self.stated}:
             wanted = configured.by_dimension.get(dimension)
             per_s, source = _lower(wanted, self.stated.get(dimension), now_s)
             per_s *= scale
             bucket = self.buckets.get(dimension)
             if wanted is not None and wanted.burst is not None:
-                depth = max(wanted.burst, 1.0)
+                is_refuted = bucket is not None and now_s < bucket.refuted_until_s
+                depth = max(min(wanted.burst, bucket.depth) if bucket and is_refuted else wanted.burst, 1.0)
             elif bucket is not None and bucket.depth_known:
                 depth = bucket.depth
             else:
                 depth = max(per_s * ASSUMED_BURST_S, 1.0)
             if bucket is None:
-                bucket = self.buckets[dimension] = Bucket(per_s, depth, source=source)
+                is_known = wanted is not None and wanted.burst is not None
+                bucket = self.buckets[dimension] = Bucket(per_s, depth, depth_known=is_known, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
                 bucket.regrade(per_s, depth, now_s)
@@ -173,6 +186,7 @@ class ScopeState:
         if start_s > now_s + AS_GOOD_AS_SENT_S:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, self.version, dict(cost)))
+        self.doubt.note_sent()
         if self.learnt is not None:
             self.learnt.note_admitted(1, now_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
@@ -276,7 +290,8 @@ class ScopeState:
             self.learnt = None
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
-        for dimension, one in stated.items():
+        for dimension, said in stated.items():
+            one = self._by_the_minute(dimension, said, now_s)
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
             bucket = self.buckets.get(dimension)
@@ -289,6 +304,39 @@ class ScopeState:
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
+
+    def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
+        """What a limit for another time comes to."""
+        if said.full_in_s is None or said.per_minute is None:
+            return said
+        period = self.periods.setdefault(dimension, Period())
+        period.learn(said, now_s)
+        return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
+
+    def refute(
+        self,
+        dimension: str | None,
+        stated: Mapping[Dimension, Stated],
+        cost: Cost,
+        sent_at_s: float,
+        now_s: float,
+    ) -> bool:
+        """Whether a refusal's own headers say that enough remains; then they are believed no more."""
+        named = [name for name in stated if dimension is None or name == dimension]
+        for name in named:
+            remaining = stated[name].remaining
+            if remaining is None or remaining < max(1.0, cost.get(name, 1.0)):
+                return False
+        if not named:
+            return False
+        if sent_at_s > self.penalised_at_s.get("refuted", -math.inf):
+            self.penalised_at_s["refuted"] = now_s
+            self.version += 1
+            for name in named:
+                if (bucket := self.buckets.get(name)) is not None:
+                    bucket.refute(now_s)
+                    bucket.since_version = self.version
+        return True
 
     def learn_rate(
         self,
@@ -319,6 +367,38 @@ class ScopeState:
             self.learnt.note_admitted(-1, now_s)
             self.learnt.refused(now_s, retry_after_s)
         self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
+
+    def is_about_rate(
+        self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float
+    ) -> bool:
+        """Whether a refusal that states no limit tells that calls come too fast."""
+        verdict = self.doubt.judge(sent_at_s, now_s)
+        learnt = self.learnt
+        if verdict == "too fast":
+            if learnt is not None:
+                learnt.is_suspicion = False
+            return True
+        if learnt is None:
+            if verdict == "perhaps":
+                self.learnt = LearntRate.suspected(served_per_s, now_s)
+                self.unlimited = False
+                self._hold_learnt(self.learnt.per_s, now_s)
+            return False
+        if not learnt.is_suspicion:
+            return True
+        if booked_for_s is not None and booked_for_s > learnt.refused_at_s:
+            learnt.below += 1
+            if learnt.below >= MOST_BELOW:
+                self._absolve(now_s)
+        return False
+
+    def _absolve(self, now_s: float) -> None:
+        self.doubt.absolve(now_s)
+        self.learnt = None
+        bucket = self.buckets.get("requests")
+        if bucket is not None and bucket.source == REFUSALS:
+            del self.buckets["requests"]
+        self.version += 1
 
     def penalise(self, dimension: str | None, retry_after_s: float, sent_at_s: float, now_s: float) -> None:
         """A refusal: nothing of that dimension before `retry_after_s`; once for all calls of one episode."""

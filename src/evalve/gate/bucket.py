@@ -41,6 +41,17 @@ LEAST_SHARE = 0.05
 """However much others use, this share of the rate is tried."""
 
 
+JUMP_SHARE = 0.3
+JUMPS_OF_A_WINDOW, SHORT_WINDOW_S = 2, 3.0
+"""So many, and no further apart: what seems to be missing within a window is not what others take."""
+TIMES_SEEN = 8
+"""Answers after which it is believed that a bucket is no deeper than they said."""
+REFUTED_S = 600.0
+"""For how long headers are not believed that were refuted; the next time twice as long."""
+LEAST_SHOWN_S = 0.1
+"""No bucket is taken to be shallower, in seconds of its rate."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """A call whose answer says what remains."""
@@ -79,6 +90,29 @@ class Bucket:
     """In the slot before."""
     taken: float = 0.0
     """In all: what was taken between two instants is their difference."""
+    refuted_until_s: float = 0.0
+    """Headers said that enough remained, and a call was refused: until then they are not believed."""
+    refuted_for_s: float = REFUTED_S
+    most_seen: float = 0.0
+    """The most that headers ever said was in it."""
+    times_seen: int = 0
+    last_seen: float | None = None
+    jumps: int = 0
+    """How often more was in it at once than flows in: it is a window, which ends for all together."""
+    jumped_at_s: float = 0.0
+
+    def refute(self, now_s: float) -> None:
+        """What refusals show instead: a second's worth, then less."""
+        level = min(0.0, self.level(now_s))
+        if now_s < self.refuted_until_s:
+            self.depth = max(self.depth / 2, self.per_s * LEAST_SHOWN_S, 1.0)
+        else:
+            self.depth = min(self.depth, max(self.per_s * ASSUMED_BURST_S, 1.0))
+            self.refuted_until_s = now_s + self.refuted_for_s
+            self.refuted_for_s *= 2
+        self.depth_known = True
+        self.others_per_s = 0.0
+        self.set_level(level, now_s)
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -158,8 +192,9 @@ class Bucket:
         `ahead` is what is booked for later, by start: the comparison is made at the last of these. `sent` is
         the call that was answered: headers may tell the level at its start as well as that at its end.
         """
-        if stated.remaining is None:
+        if stated.remaining is None or now_s < self.refuted_until_s:
             return
+        self._learn_shape(stated.remaining, now_s)
         sent = sent or Sent(now_s, self.taken)
         since = max(0.0, self.taken - sent.taken)
         unseen = max(self.in_transit(now_s), since + sent.beside - sum(amount for _, amount in ahead))
@@ -177,7 +212,7 @@ class Bucket:
         gained = max(0.0, (now_s - sent.at_s) * self.rate() - since) if not sent.refused else 0.0
         excess = ours - (theirs + (WHOLE if is_whole and not is_shared else 0.0) + gained - sent.refused)
         lack = theirs - 2 * stated.rounding - uncharged - unseen - ours
-        if self.seen_at_s is not None and now_s > self.seen_at_s:
+        if self.seen_at_s is not None and now_s > self.seen_at_s and self.jumps < JUMPS_OF_A_WINDOW:
             doubt = WHOLE / 2 if is_whole and is_shared and not sent.refused else 0.0
             gap = max(0.0, excess - doubt) - max(0.0, lack)
             self._learn_drift(gap, now_s - self.seen_at_s, now_s, was_refused=sent.refused > 0)
@@ -186,6 +221,24 @@ class Bucket:
             self.set_level(ours - excess, at_s)
         elif lack > 0:
             self.set_level(ours + min(lack, self.per_s), at_s)
+
+    def _learn_shape(self, remaining: float, now_s: float) -> None:
+        """Whether it is shallower than was assumed, and whether it fills steadily."""
+        if self.last_seen is not None and self.seen_at_s is not None:
+            flowed_in = (now_s - self.seen_at_s) * self.per_s
+            if remaining - self.last_seen > flowed_in + max(2.0, JUMP_SHARE * self.depth):
+                self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
+                self.jumped_at_s = now_s
+                if self.jumps == JUMPS_OF_A_WINDOW:
+                    self.others_per_s = 0.0
+        self.last_seen = remaining
+        self.times_seen += 1
+        self.most_seen = max(self.most_seen, remaining)
+        if not self.depth_known and self.times_seen >= TIMES_SEEN and self.most_seen < 0.5 * self.depth:
+            self.depth = max(self.most_seen + 1.0, self.per_s * LEAST_SHOWN_S, 1.0)
+            self.depth_known = True
+            self.others_per_s = 0.0
+            self.set_level(min(self.level(now_s), remaining), now_s)
 
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)

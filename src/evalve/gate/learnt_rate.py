@@ -23,7 +23,7 @@ RESUMED_SHARE = 0.85
 NEAR_SHARE = 0.95
 """Of the rate that was refused: where growth stops for a while."""
 GROWTH = 1.03
-MOST_GROWTH = 1.25
+MOST_GROWTH = 1.12
 """Beyond the rate that was refused, each step is as large as all before it together, up to this."""
 FAST_GROWTH = 1.5
 """Until calls at the rate itself were refused."""
@@ -51,6 +51,16 @@ class LearntRate:
     admitted_then: int = 0
     stay: int = 1
     """How often as long as the first time growth stops near the rate that was refused."""
+    below: int = 0
+    """Refusals in a row below the rate that was refused."""
+    is_suspicion: bool = False
+    """Whether nothing but single refusals speaks for it."""
+
+    @classmethod
+    def suspected(cls, per_s: float, now_s: float) -> LearntRate:
+        """Single refusals, and many: a little less is tried, to see whether they become fewer."""
+        rate = max(per_s, LEAST_PER_S)
+        return cls(RESUMED_SHARE * rate, now_s, now_s, rate, stepped_at_s=now_s, is_suspicion=True)
 
     @classmethod
     def guessed(cls, per_s: float, now_s: float, retry_after_s: float) -> LearntRate:

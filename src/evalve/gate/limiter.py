@@ -29,6 +29,7 @@ SHORTEST_WAIT_S = 0.001
 UNBOOKED = -1
 """The version of leave that was given where no limit was known: nothing is to be settled."""
 USED_OVER_S = 5
+OPENING_STEP_S = 0.05
 PILOT_DOUBLES_EVERY_S = 1.0
 """Until the first answer shows the limits, calls are few: one, after this long two, then four …"""
 
@@ -74,7 +75,7 @@ class Limiter:
         """
         scope = self._scopes.get(call.scope) or await self._entered(call)
         asked_s = self._state.now_s()
-        if not scope.limited and (scope.known or not learns):
+        if not scope.limited and (scope.known or not learns) and scope.room(asked_s) >= 1:
             return self._let_go(scope, cost, asked_s)
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
@@ -95,7 +96,8 @@ class Limiter:
         scope = self._scopes.get(call.scope)
         if scope is None or scope.limited or not scope.known:
             return None
-        return self._let_go(scope, cost, self._state.now_s())
+        now_s = self._state.now_s()
+        return self._let_go(scope, cost, now_s) if scope.room(now_s) >= 1 else None
 
     def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
         with self._lock:
@@ -116,8 +118,11 @@ class Limiter:
         with self._lock:
             scope.in_flight -= 1
             scope.tell_news()
-            if stated is not None:
+            if stated is not None and not scope.known:
                 scope.known = True
+                scope.opened_at_s = self._state.now_s()
+            if refusal is not None and not stated and not scope.is_configured:
+                scope.hesitate(self._state.now_s())
             if stated or refusal is not None:
                 scope.limited = True
             if not scope.limited:
@@ -181,6 +186,7 @@ class Limiter:
                     known=configured or remembered,
                     limited=configured or remembered,
                     under_ceiling=limits.concurrency is not None,
+                    is_configured=configured,
                 ),
             )
 
@@ -239,6 +245,7 @@ class Limiter:
                 if not scope.known:
                     await self._first_answer(scope)
                     await self._look_again(scope)
+                await self._room(scope)
                 booking = await self._booked(scope, me) if scope.limited else self._unlimited(scope, me)
                 if booking is not None and await self._reached(scope, booking):
                     return booking
@@ -263,7 +270,8 @@ class Limiter:
     async def _booked(self, scope: Scope, me: Waiter) -> Booking | None:
         """Our own booking; `None` where every concurrent call is taken, after waiting for one to end."""
         with self._lock:
-            others = scope.next_waiters(MOST_AT_ONCE - 1)
+            room = scope.room(self._state.now_s())
+            others = scope.next_waiters(int(min(room, MOST_AT_ONCE)) - 1)
             settlements, scope.settlements = scope.settlements, []
             scope.left = True
             heard = scope.heard
@@ -306,7 +314,8 @@ class Limiter:
             return Booking(now_s, priced(waiter.cost), UNBOOKED, "")
 
         with self._lock:
-            others = scope.next_waiters(len(scope.groups) * 10_000) if scope.known else []
+            most = int(min(scope.room(now_s), len(scope.groups) * 10_000.0 + 1)) - 1
+            others = scope.next_waiters(most) if scope.known else []
             scope.in_flight += 1 + sum(waiter.give(leave(waiter)) for waiter in others)
         return leave(me)
 
@@ -323,6 +332,14 @@ class Limiter:
                 heard = scope.heard
             self._holds(scope, "first answer", now_s)
             await self._wait_for_news(scope, heard, PILOT_DOUBLES_EVERY_S)
+
+    async def _room(self, scope: Scope) -> None:
+        while True:
+            with self._lock:
+                if scope.room(self._state.now_s()) >= 1:
+                    return
+                heard = scope.heard
+            await self._wait_for_news(scope, heard, OPENING_STEP_S)
 
     async def _look_again(self, scope: Scope) -> None:
         """While we waited for the first answer, another process may have been refused."""

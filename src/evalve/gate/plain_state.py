@@ -8,7 +8,9 @@ from typing import Any
 
 from evalve.gate.booking import Holder, ScopeState
 from evalve.gate.bucket import Bucket
+from evalve.gate.doubt import Doubt
 from evalve.gate.learnt_rate import LearntRate
+from evalve.gate.period import Period
 from evalve.gate.places import Line, ShownCeiling
 
 
@@ -26,6 +28,8 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "penalised": state.penalised_at_s,
         "concurrency": state.concurrency,
         "shown_concurrency": astuple(state.shown_concurrency) if state.shown_concurrency else None,
+        "doubt": astuple(state.doubt),
+        "periods": {name: astuple(period) for name, period in state.periods.items()},
         "learnt": astuple(state.learnt) if state.learnt else None,
         "probing_from": state.probing_from_s,
         "ramp": state.ramp,
@@ -47,6 +51,8 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         penalised_at_s=plain["penalised"],
         concurrency=plain["concurrency"],
         shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
+        doubt=Doubt(*plain.get("doubt", ())),
+        periods={name: Period(*values) for name, values in plain.get("periods", {}).items()},
         learnt=LearntRate(*learnt) if (learnt := plain.get("learnt")) else None,  # nor was there this
         probing_from_s=plain.get("probing_from"),
         ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
@@ -73,4 +79,11 @@ def _bucket(bucket: Bucket) -> list[Any]:
         bucket.sent,
         bucket.sent_before,
         bucket.taken,
+        bucket.refuted_until_s,
+        bucket.refuted_for_s,
+        bucket.most_seen,
+        bucket.times_seen,
+        bucket.last_seen,
+        bucket.jumps,
+        bucket.jumped_at_s,
     ]

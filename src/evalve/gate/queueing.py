@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +16,10 @@ from evalve.gate.state import Settlement
 
 REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
+
+FIRST_AT_ONCE, DOUBLES_EVERY_S, OPENS_FOR_S = 8.0, 0.15, 1.5
+HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
+"""More refusals than these had nothing to do with how many calls there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,10 @@ class Scope:
     in_flight: int = 0
     pace: Pace = field(default_factory=Pace)
     pilot_began_s: float | None = None
+    opened_at_s: float = -math.inf
+    """When calls were let out: first few, then twice as many every moment, for nobody knows what is there."""
+    hesitations: int = 0
+    is_configured: bool = False
     heard: int = 0
     """How often there was news: a call that ended, or a place that another process left."""
     news: Future[None] | None = None
@@ -166,6 +175,20 @@ class Scope:
             queue.remove(waiter)
             if not queue:
                 del self.groups[waiter.group]
+
+    def room(self, now_s: float) -> float:
+        """How many more calls may be in flight."""
+        open_s = now_s - self.opened_at_s
+        if open_s > OPENS_FOR_S:
+            return math.inf
+        return FIRST_AT_ONCE * math.exp2(max(0.0, open_s) / DOUBLES_EVERY_S) - self.in_flight
+
+    def hesitate(self, now_s: float) -> None:
+        """A refusal where nothing is known: few calls at first, again, to see whether they are refused."""
+        if now_s - self.opened_at_s > HESITATES_EVERY_S:
+            self.hesitations = 0 if now_s - self.opened_at_s > FORGOTTEN_S else self.hesitations + 1
+            if self.hesitations < MOST_HESITATIONS:
+                self.opened_at_s = now_s
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""

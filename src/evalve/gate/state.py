@@ -15,6 +15,9 @@ from evalve.gate.booking import Booking, ScopeState
 from evalve.gate.bucket import Sent
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 
+SHORT_S = 2.0
+"""What a refusal asks to wait, at most, for calls of others to go on meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -149,14 +152,27 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
-        state.learn_rate(
-            refusal.dimension,
-            refusal.served_per_s,
-            refusal.retry_after_s,
-            booked_for_s=settlement.started_at_s if settlement.booked else None,
-            now_s=now_s,
-        )
-        state.penalise(refusal.dimension, refusal.retry_after_s, settlement.started_at_s, now_s)
+        _refused(state, settlement, refusal, now_s)
+
+
+def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s: float) -> None:
+    sent_at_s, retry_after_s = settlement.started_at_s, refusal.retry_after_s
+    is_short = retry_after_s <= SHORT_S
+    cost = settlement.booked or {"requests": 1.0}
+    if state.refute(refusal.dimension, settlement.stated, cost, sent_at_s, now_s) and is_short:
+        return  # calls go on at the rate, from an empty bucket
+    if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
+        booked_for_s = sent_at_s if settlement.booked else None
+        if not state.is_about_rate(refusal.served_per_s, sent_at_s, booked_for_s, now_s):
+            return
+    state.learn_rate(
+        refusal.dimension,
+        refusal.served_per_s,
+        retry_after_s,
+        booked_for_s=sent_at_s if settlement.booked else None,
+        now_s=now_s,
+    )
+    state.penalise(refusal.dimension, retry_after_s, sent_at_s, now_s)
 
 
 def _sent(settlement: Settlement) -> Mapping[Dimension, Sent]:

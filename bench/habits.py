@@ -1,0 +1,193 @@
+"""Providers with all kinds of habits, in virtual time: what they hold, what they say, and how they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evalve.gate.limiter import Limiter
+from evalve.gate.messages import Call, Dimension, Limits, Problem, Stated
+from evalve.gate.retry import Wait, decide
+from evalve.gate.state import MemoryState, Refusal
+
+CALL = Call(
+    provider="anthropic",
+    host="api.test",
+    model="m",
+    pool="m",
+    key_hash="k",
+    input_bytes=100,
+    max_output_tokens=100,
+    streams=False,
+)
+Counting = Literal["bucket", "fixed", "sliding"]
+Headers = Literal["minute", "bucket", "window", "absent"]
+"""`minute`: limit and what remains of a minute's; `bucket`: the limit a minute, what is in the bucket;
+`window`: the bucket's own depth as the limit, what is in it, and when it is full again."""
+RetryAfter = Literal["whole", "exact", "absent", "date"]
+
+
+@dataclass
+class Habits:
+    """How a provider counts and what it says."""
+
+    per_s: float = 40.0
+    depth_s: float = 1.0
+    counting: Counting = "bucket"
+    headers: Headers = "minute"
+    retry_after: RetryAfter = "whole"
+    random_share: float = 0.0
+    is_limited: bool = True
+    says_which: bool = False
+    latency_s: float = 0.1
+    dimension: Dimension = "requests"
+    size: float = 1.0
+    seen: list[tuple[float, bool]] = field(default_factory=list)
+    _level: float = -1.0
+    _at_s: float = 0.0
+    _began_s: float = 0.0
+    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    _minute: deque[tuple[float, float]] = field(default_factory=deque)
+    _draws: random.Random = field(default_factory=lambda: random.Random(7))
+
+    @property
+    def depth(self) -> float:
+        return max(self.per_s * self.depth_s, self.size)
+
+    @property
+    def refused(self) -> int:
+        return sum(not is_served for _, is_served in self.seen)
+
+    def _short_s(self, amount: float, now_s: float) -> float:
+        """How long until so much is there; 0 where it is, and then it is taken."""
+        if self.counting == "bucket":
+            if self._level < 0:
+                self._level = self.depth
+            self._level = min(self.depth, self._level + (now_s - self._at_s) * self.per_s)
+            self._at_s = now_s
+            if self._level + 1e-9 < amount:
+                return (amount - self._level) / self.per_s
+            self._level -= amount
+            return 0.0
+        if self.counting == "fixed":
+            if now_s >= self._began_s + self.depth_s:
+                self._began_s = now_s - (now_s - self._began_s) % self.depth_s
+                self._level = self.depth
+            if self._level < 0:
+                self._level = self.depth
+            if self._level + 1e-9 < amount:
+                return self._began_s + self.depth_s - now_s
+            self._level -= amount
+            return 0.0
+        while self._recent and self._recent[0][0] <= now_s - self.depth_s:
+            self._recent.popleft()
+        used = sum(each for _, each in self._recent)
+        if used + amount > self.depth + 1e-9:
+            return self._recent[0][0] + self.depth_s - now_s
+        self._recent.append((now_s, amount))
+        self._level = self.depth - used - amount
+        return 0.0
+
+    async def answer(self) -> tuple[dict[Dimension, Stated], float | None]:
+        await asyncio.sleep(self._draws.uniform(0.001, 0.01))
+        now_s = asyncio.get_running_loop().time()
+        short_s = 0.0
+        if self._draws.random() < self.random_share:
+            short_s = 0.5
+        elif self.is_limited:
+            short_s = self._short_s(self.size, now_s)
+        self.seen.append((now_s, short_s == 0.0))
+        if short_s == 0.0:
+            self._minute.append((now_s, self.size))
+        stated = self._stated(now_s)
+        if short_s > 0:
+            await asyncio.sleep(0.005)
+            return stated, self._told(short_s, now_s)
+        await asyncio.sleep(self.latency_s)
+        return stated, None
+
+    def _told(self, short_s: float, now_s: float) -> float:
+        match self.retry_after:
+            case "whole":
+                return math.ceil(short_s)
+            case "date":
+                return max(0.0, math.ceil(now_s + short_s) - math.floor(now_s))
+            case "exact":
+                return short_s
+        return 0.0
+
+    def _stated(self, now_s: float) -> dict[Dimension, Stated]:
+        if self.headers == "absent":
+            return {}
+        if self.headers == "minute":
+            while self._minute and self._minute[0][0] <= now_s - 60.0:
+                self._minute.popleft()
+            left = 60 * self.per_s - sum(each for _, each in self._minute)
+            return {self.dimension: Stated(60 * self.per_s, float(int(max(0.0, left))), 0.0, None)}
+        left = float(int(max(0.0, self._level)))
+        if self.headers == "bucket":
+            return {self.dimension: Stated(60 * self.per_s, left, 0.0, None)}
+        full_in_s = (self.depth - self._level) / self.per_s
+        if self.counting == "fixed":
+            full_in_s = self._began_s + self.depth_s - now_s
+        return {self.dimension: Stated(self.depth, left, 0.0, full_in_s)}
+
+
+def ideal_s(habits: Habits, calls: int) -> float:
+    if not habits.is_limited:
+        return 0.0
+    if habits.counting != "bucket":
+        return (calls * habits.size - 1) // habits.depth * habits.depth_s + habits.latency_s
+    return max(0.0, calls * habits.size / habits.per_s - habits.depth_s) + habits.latency_s
+
+
+async def paced(
+    habits: Habits,
+    limits: Limits,
+    *,
+    calls: int,
+    processes: int = 1,
+    window: int = 50,
+    is_held: bool = True,
+    states: list[MemoryState] | None = None,
+) -> float:
+    """When the last answer came. Without `is_held` clients only retry."""
+    loop = asyncio.get_running_loop()
+    left = iter(range(calls))
+    jitter = random.Random(5)
+    began_s = loop.time()
+
+    async def work(limiter: Limiter) -> None:
+        for _ in left:
+            tries = 0
+            while (refused_s := await _tried(limiter, habits, is_held)) is not None:
+                tries += 1
+                decision = decide(Problem("rate_limit", "", 429, refused_s), tries, 0.0, jitter.random)
+                assert isinstance(decision, Wait)
+                await asyncio.sleep(decision.delay_s)
+
+    first = states[0] if states else MemoryState(now_s=loop.time)
+    all_states = [first, *(MemoryState(now_s=loop.time, beside=first) for _ in range(processes - 1))]
+    async with asyncio.TaskGroup() as tasks:
+        for state in all_states:
+            limiter = Limiter(state, limits_for=lambda call: limits)
+            for _ in range(window):
+                tasks.create_task(work(limiter))
+    return loop.time() - began_s
+
+
+async def _tried(limiter: Limiter, habits: Habits, is_held: bool) -> float | None:
+    if not is_held:
+        return (await habits.answer())[1]
+    permit = await limiter.admit(CALL, {"requests": 1.0, habits.dimension: habits.size})
+    stated, refused_s = await habits.answer()
+    if refused_s is None:
+        await limiter.settle(permit, permit.cost, stated=stated)
+        return None
+    refusal = Refusal(habits.dimension if habits.says_which else None, refused_s or 1.0)
+    await limiter.settle(permit, {"requests": 1.0}, stated=stated, refusal=refusal)
+    return refused_s

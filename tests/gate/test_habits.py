@@ -1,0 +1,122 @@
+"""Never faster than a provider allows, whatever it says, and never needlessly slower: in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from bench.habits import Counting, Habits, Headers, RetryAfter, ideal_s, paced
+
+from evalve.gate.messages import Limits, Stated
+from evalve.gate.period import Period
+from evalve.gate.state import MemoryState
+from evalve.testing import run_in_virtual_time
+
+MOST_REFUSED = {1: 12, 4: 60}
+"""Or one in a hundred; by how many processes start at once without any knowledge."""
+
+
+def held(habits: Habits, *, processes: int, most_wall: float) -> None:
+    calls = int(habits.per_s / habits.size * (35 + habits.depth_s))
+
+    ended_s = run_in_virtual_time(
+        paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
+    )
+
+    assert habits.refused <= max(0.01 * calls, MOST_REFUSED[processes])
+    assert ended_s <= most_wall * ideal_s(habits, calls)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["whole", "exact", "absent", "date"])
+@pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0])
+def test_headers_that_promise_a_minute_of_a_shallow_bucket_are_refuted(
+    depth_s: float, retry_after: RetryAfter, processes: int
+) -> None:
+    held(Habits(depth_s=depth_s, retry_after=retry_after), processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize("depth_s", [1.0, 10.0])
+def test_the_same_for_tokens(depth_s: float, headers: Headers, processes: int) -> None:
+    habits = Habits(20_000.0, depth_s, headers=headers, dimension="input_tokens", size=500.0)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("headers", ["bucket", "window"])
+@pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0, 60.0])
+def test_headers_on_the_scale_of_the_bucket_are_followed_whatever_their_time(
+    depth_s: float, headers: Headers, processes: int
+) -> None:
+    held(Habits(depth_s=depth_s, headers=headers), processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.10])
+@pytest.mark.parametrize("headers", ["absent", "minute"])
+@pytest.mark.parametrize("calls", [1000, 3000])
+def test_refusals_at_random_cost_little_more_than_their_retries(
+    share: float, headers: Headers, calls: int
+) -> None:
+    def provider() -> Habits:
+        return Habits(1000.0, headers=headers, random_share=share, is_limited=False)
+
+    only_retried_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls, is_held=False))
+    ours_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls))
+
+    assert ours_s <= 1.5 * only_retried_s
+
+
+def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_provider_is_well() -> None:
+    async def main() -> float:
+        state = MemoryState(now_s=asyncio.get_running_loop().time)
+        habits = Habits(headers="absent", random_share=0.1, is_limited=False)
+        await paced(habits, Limits(), calls=1000, states=[state])
+        habits.random_share = 0.0
+        return await paced(habits, Limits(), calls=30, states=[state])
+
+    assert run_in_virtual_time(main()) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ([(20, 19, 0.05), (20, 15, 0.25)], 1.0),
+        ([(400, 399, 0.025), (400, 380, 0.5)], 10.0),
+        ([(2400, 2399, 0.025), (2400, 2300, 2.5)], 60.0),
+        ([(2400, 39, 0.025), (2400, 20, 0.5)], 60.0),
+        ([(20, 19, None), (20, 15, None)], 60.0),
+        ([(20, 19, 0.9), (20, 12, 0.85), (20, 10, 0.8)], 1.0),
+    ],
+    ids=["a second", "ten", "a minute", "a shallow bucket", "no reset", "a window of a second"],
+)
+def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
+    said: list[tuple[float, float, float | None]], seconds: float
+) -> None:
+    period, now_s = Period(), 0.0
+
+    for limit, remaining, full_in_s in said:
+        period.learn(Stated(limit, remaining, 0.0, full_in_s), now_s)
+        now_s += 0.05
+
+    assert period.seconds() == pytest.approx(seconds, rel=0.2)
+
+
+COUNTINGS: tuple[Counting, ...] = ("bucket", "fixed", "sliding")
+
+
+@pytest.mark.parametrize("counting", COUNTINGS)
+@pytest.mark.parametrize("processes", [1, 4])
+def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
+    counting: Counting, processes: int
+) -> None:
+    habits = Habits(depth_s=1.0, counting=counting, headers="absent")
+    calls = 1440
+
+    run_in_virtual_time(
+        paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
+    )
+
+    assert habits.refused <= max(0.01 * calls, MOST_REFUSED[processes])
