@@ -268,7 +268,20 @@ class EvalveSession:
         leading: tuple[Any, ...],
         fixtures: Mapping[str, Any],
     ) -> None:
+        """Remembered as long as it lasts: an exception that a signal raises into the loop leaves it behind."""
         self._task = asyncio.current_task()
+        try:
+            await self._run_item(item, evaluation, leading, fixtures)
+        finally:
+            self._task = None
+
+    async def _run_item(
+        self,
+        item: pytest.Function,
+        evaluation: Evaluation,
+        leading: tuple[Any, ...],
+        fixtures: Mapping[str, Any],
+    ) -> None:
         if self._refused:
             pytest.fail(self._refused, pytrace=False)
         self._to_start_over.pop(item.nodeid, None)
