@@ -268,7 +268,7 @@ class EvalveSession:
         leading: tuple[Any, ...],
         fixtures: Mapping[str, Any],
     ) -> None:
-        """Remembered as long as it lasts: an exception that a signal raises into the loop leaves it behind."""
+        """Remembered while it lasts: an exception that a signal raises into the loop leaves it behind."""
         self._task = asyncio.current_task()
         try:
             await self._run_item(item, evaluation, leading, fixtures)

@@ -43,7 +43,7 @@ from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
 from evalve.runner.telling import telling_progress
 from evalve.runner.threads import carry_samples_into_threads
-from evalve.runner.turns import Turns
+from evalve.runner.turns import LEAVE_AFTER_S, Turns
 from evalve.runner.verdict import problems
 from evalve.runner.watching import watching_for_blocking
 from evalve.summary import Summary
@@ -206,7 +206,11 @@ class _Journey:
             try:
                 await self.turns.run(self.strategy)
             finally:
-                if self.turns.was_cancelled or self._samples.left_behind or "timeout" in self.tally.failures:
+                if left := self.turns.left_behind:
+                    samples = "1 sample was" if left == 1 else f"{left} samples were"
+                    tell(f"{samples} left behind: cancelled, and still running after {LEAVE_AFTER_S:.0f} s")
+                left += self._samples.left_behind
+                if left or self.turns.was_cancelled or "timeout" in self.tally.failures:
                     await leave_the_rest(tasks_before)
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()

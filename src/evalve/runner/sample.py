@@ -192,7 +192,7 @@ class SampleRunner:
         attempt.begin_call(self._loop.time())
         try:
             if self._settings.timeout_s is None:
-                value = await self._call(body, values, context)
+                value = await self._engine.call(values, context)
             else:
                 value = await self._within(self._settings.timeout_s, body, values, attempt, context)
             attempt.take(value, self._writer)
@@ -224,7 +224,7 @@ class SampleRunner:
         try:
             async with asyncio.timeout(timeout_s - attempt.working_s) as deadline:
                 with attempt.surroundings.under(deadline):
-                    return await self._call(body, values, context, deadline)
+                    return await self._until_left(deadline, body, values, context)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -237,12 +237,8 @@ class SampleRunner:
                 said += "; it did not end when it was cancelled, and was left behind"
             raise SampleTimeout(said) from None
 
-    async def _call(
-        self,
-        body: Body,
-        values: dict[str, Any],
-        context: SampleContext,
-        deadline: asyncio.Timeout | None = None,
+    async def _until_left(
+        self, deadline: asyncio.Timeout, body: Body, values: dict[str, Any], context: SampleContext
     ) -> Any:
         """What the engine makes of it. A coroutine that outlives its cancellation is left behind."""
         if not self._engine.may_block_loop:
@@ -252,8 +248,7 @@ class SampleRunner:
             lambda: AFTER_CANCEL_S if body.is_cancelling() else AFTER_DEADLINE_S,
         )
         body.expect_end = call.expect_end
-        if deadline is not None:
-            call.expect_end_after(deadline)
+        call.expect_end_after(deadline)
         try:
             return await call
         finally:

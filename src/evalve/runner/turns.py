@@ -25,6 +25,11 @@ MOST_PARKED = 10_000
 10 kB, and more where they are large. Past this, slots stay empty until some of them go on."""
 
 
+LEAVE_AFTER_S = 6.0
+"""How long a cancelled body may take to clean up and to give back what it was lent. A little longer than its
+function has (`leaving.AFTER_CANCEL_S`), which is left first."""
+
+
 class Body:
     """An attempt in progress, and what it may ask of the turns that it is given."""
 
@@ -89,6 +94,7 @@ class Body:
     def end(self, ending: Ending) -> None:
         self.end_waits = nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
+            self.has_slot = True
             self._turns.parked -= 1
         self._end_turn(ending)
 
@@ -115,6 +121,8 @@ class Turns:
         self.stopping = False
         self.stop_reason = ""
         """Why, where it was not a person who stopped the run."""
+        self.left_behind = 0
+        """Bodies that did not end although they were cancelled."""
         self.was_cancelled = False
         """Whether bodies were ended before they had ended by themselves."""
         self._plan = plan
@@ -352,7 +360,9 @@ class Turns:
         if not self._cancelled:
             self._cancelled = True
             self._cancel_bodies()
-        await asyncio.gather(*self._tasks(), return_exceptions=True)
+        if tasks := self._tasks():
+            await asyncio.wait(tasks, timeout=LEAVE_AFTER_S)
+            self._leave_bodies()
         while self._owed() and self.error is None:
             await self._hunger()
 
@@ -362,6 +372,16 @@ class Turns:
             if body.has_begun and body.task is not None:  # one that has not sees it when it begins
                 body.task.cancel()
                 body.expect_end()
+        if self._bodies:
+            self._loop.call_later(LEAVE_AFTER_S, self._leave_bodies)
+
+    def _leave_bodies(self) -> None:
+        """They have not ended although they were cancelled: nobody waits for them any longer."""
+        for body in list(self._bodies):
+            self._bodies.discard(body)
+            self.left_behind += 1
+            body.end("cancelled")
+        self._feed_all()
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [body.task for body in self._bodies if body.task is not None]
