@@ -148,6 +148,8 @@ class Trace:
 
     def to_json(self) -> str | None:
         """`None` where nothing happened."""
+        if not self._entries and not self._left_out:
+            return None
         texts = self._written()
         return f"[{','.join(texts)}]" if texts else None
 

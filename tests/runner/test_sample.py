@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
 from evalve.clock import utc_text
-from evalve.contracts import CommitSink, RecordDraft, Store
+from evalve.contracts import CommitSink, RecordDraft, SampleContext, Store
 from evalve.errors import SampleTimeout
 from evalve.records import Failure, Result, Score, Try
 from evalve.runner import commits as commits_module
@@ -206,3 +207,19 @@ def test_prompt_and_response_of_any_kind_are_stored(store: Store) -> None:
 
     (record,) = records(store)
     assert (record.prompt, record.response) == (["be brief", {"q": "nan"}], "<Reply>")
+
+
+def test_a_sample_that_is_over_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
+    async def evaluate(id: str) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(runnable(evaluate, rows(*"abcdef")), store)
+        left = [one for one in gc.get_objects() if isinstance(one, SampleContext)]
+    finally:
+        gc.enable()
+
+    assert left == []

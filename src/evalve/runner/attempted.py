@@ -53,11 +53,13 @@ class Attempted:
             self.status, self.scores_json = "failed", "[]"
         self.try_is_open = True
         self._try_began_s = self.ended_s = now_s
+        self.begin_call(now_s)
         self._try_started_at = utc_text(time.time())
         if self.tries == 1:
             self.started_at = self._try_started_at
 
     def begin_call(self, now_s: float) -> None:
+        """The function starts: with its try, or later, when the try has been lent what it needs."""
         self._call_began_s = now_s
         self._still_before_s = self.surroundings.stood_still_s
 

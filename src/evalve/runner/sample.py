@@ -71,7 +71,9 @@ class SampleRunner:
 
     async def run(self, body: Body) -> Ending:
         """Try, wait, try again; then record."""
-        attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), self._trace())
+        new_trace = self._settings.new_trace
+        trace = None if new_trace is None else new_trace()
+        attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
         try:
@@ -81,15 +83,14 @@ class SampleRunner:
         except BaseException:
             self._commits.call_back(attempt.surroundings.callbacks)
             raise
+        finally:
+            # or the task holds, in its context, what holds the task: garbage to collect for every sample
+            SAMPLE.set(None)
         draft = self._draft(body, attempt)
         if draft.status == "failed" and self.first_error is None:
             self.first_error = attempt.error
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
-
-    def _trace(self) -> Trace | None:
-        new_trace = self._settings.new_trace
-        return None if new_trace is None else new_trace()
 
     async def _may_try_again(self, delay_s: float, reason: str, body: Body, attempt: Attempted) -> bool:
         """Wait for the next try; false where the run stops first."""
@@ -154,6 +155,7 @@ class SampleRunner:
                     raise
                 attempt.fail(not_lent)
             else:
+                attempt.begin_call(self._loop.time())
                 values = {**own_values(body.attempt.sample.values), **lent}
                 value = await self._called(body, attempt, context, values)
             error = attempt.error
@@ -189,7 +191,6 @@ class SampleRunner:
         self, body: Body, attempt: Attempted, context: SampleContext, values: dict[str, Any]
     ) -> Any:
         value = None
-        attempt.begin_call(self._loop.time())
         try:
             if self._settings.timeout_s is None:
                 value = await self._engine.call(values, context)
