@@ -123,6 +123,10 @@ def whole_number(value: Any) -> int | None:
 
 def counted(value: Any) -> int | None:
     """A count in an answer: some servers write it as text, or as a number with a point."""
+    if value is None:
+        return None
+    if type(value) is int:
+        return value if value >= 0 else None
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < _LONGEST_COUNT:
         return int(value)
     if isinstance(value, float) and value.is_integer() and value >= 0:
