@@ -35,6 +35,8 @@ from evalve.engines.crossing import (
 from evalve.errors import CrossingError, WorkerDied
 from evalve.traces import NotKept, Trace
 
+READ_WITHIN_S = 1.0
+"""How long what a dead worker has sent may take to be read, where somebody else holds its socket open."""
 CLOSE_WITHIN_S = 2.0
 """How long a worker may take to end by itself: it keeps what its calls have taught it."""
 
@@ -62,6 +64,7 @@ class Child:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._dead = self._loop.create_future()
         self._is_expected_to_end = False
+        self._is_read = False
         self._watcher = threading.Thread(target=self._watch, name="evalve-child", daemon=True)
         self._watcher.start()
 
@@ -80,6 +83,7 @@ class Child:
     async def run(self, work: Work, context: SampleContext) -> Answer:
         """One try of a sample; `WorkerDied` where the process does not survive it."""
         waits = _Waits(context, self, work.number)
+        self._is_read = True
         counted = CallLog()
         await self._send(work)
         try:
@@ -99,6 +103,7 @@ class Child:
                     waits.take(message)
                     await asyncio.sleep(0)  # one that begins or ends does so before the next message counts
         finally:
+            self._is_read = False
             await waits.end()
         how = await self._how_it_died()
         raise WorkerDied(f"the worker process of sample {work.sample_id!r} of {work.evaluation} {how}")
@@ -154,13 +159,17 @@ class Child:
     def _has_died(self) -> None:
         if not self._dead.done():
             self._dead.set_result(None)
-        self._disconnect()
+        if self._is_read:  # what it sent before it died comes first, and then the end of the socket
+            self._loop.call_later(READ_WITHIN_S, self._disconnect)
+        else:
+            self._disconnect()
         self._on_death(self)
 
     async def _how_it_died(self) -> str:
         """The socket is closed: the process is dying, and killing it does not change its exit code."""
         self._kill_group()
         await self._dead
+        self._disconnect()
         return died_in_words(self._process.returncode)
 
     def _kill_group(self) -> None:
