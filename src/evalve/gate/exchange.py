@@ -252,6 +252,9 @@ class Exchange:
                 self._tries.end()
             if self._turn is not None:
                 self._turn.end()
+                self._turn = (
+                    None  # it refers to this exchange: a circle would be left to the garbage collector
+                )
 
     # -- a client that asks again although it was told not to
 
