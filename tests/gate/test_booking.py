@@ -81,10 +81,10 @@ def test_what_is_taken_counts_from_the_start_instant_and_not_from_the_asking() -
 def test_what_is_given_back_is_there_again_and_what_was_missing_is_taken() -> None:
     bucket = a_bucket(full_at_s=10.0)
 
-    bucket.give_back(30.0)
+    bucket.give_back(30.0, 0.0)
     assert bucket.level(0.0) == pytest.approx(30.0)
 
-    bucket.give_back(-130.0)
+    bucket.give_back(-130.0, 0.0)
     assert bucket.level(0.0) == pytest.approx(-100.0)
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.bucket import ASSUMED_BURST_S, ROUNDED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.doubt import Doubt
-from evalve.gate.learnt_rate import LearntRate
+from evalve.gate.learnt_rate import LEAST_TELLING, LONG_S, LearntRate
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 from evalve.gate.period import MINUTE_S, Period
 from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
+from evalve.gate.window import usual_length_s
 
 AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
@@ -29,9 +30,18 @@ REFUSALS = "refusals"
 ALONE = "holder 0"
 """The first holder of a state that one process keeps to itself."""
 MOST_BELOW = 3
-"""Refusals in a row below a rate that was refused: they are not about the rate."""
+"""Refusals below a rate that nothing but a suspicion speaks for …"""
+MOST_BELOW_TOLD = 4.0
+"""… or below one that refusals have told: they are not about the rate."""
+RAISED = 1.5
+"""A rate that is so many times the one before: what waits is booked again."""
 PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
 """After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
+LATE_SHARE, SERVED_SHARE = 0.9, 0.98
+"""Of the time between two refusals, and of what seemed to be served: calls resume late, and the refusals of
+the last are still to come."""
+IN_ROW_S = 0.25
+"""Waited after a second refusal in a row."""
 LEARNT_BURST_S = 0.25
 """How much of a learnt rate may come at once: what makes up for a busy event loop, and no more."""
 
@@ -128,6 +138,8 @@ class ScopeState:
                 bucket = self.buckets[dimension] = Bucket(per_s, depth, depth_known=is_known, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
+                if per_s > RAISED * bucket.per_s:
+                    self.version += 1  # what is booked may go earlier
                 bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
         if self.learnt is not None:
@@ -142,6 +154,8 @@ class ScopeState:
             bucket = self.buckets["requests"] = Bucket(per_s, depth, now_s, source=REFUSALS)
         elif bucket.source == REFUSALS:
             bucket.per_s, bucket.depth = per_s, depth  # who comes next goes when it would have gone
+            if bucket.window is not None:
+                bucket.window.most = per_s * bucket.window.length_s
 
     def ramp_share(self, now_s: float) -> float:
         if self.ramp is None:
@@ -213,7 +227,7 @@ class ScopeState:
             if (bucket := self.buckets.get(dimension)) is not None:
                 too_much = amount - actual.get(dimension, 0.0)
                 if too_much < 0 or version >= bucket.since_version:
-                    bucket.give_back(too_much)
+                    bucket.give_back(too_much, started_at_s)
             if held is not None:
                 held.uncharged[dimension] = max(0.0, held.uncharged.get(dimension, 0.0) - amount)
 
@@ -291,7 +305,7 @@ class ScopeState:
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
         for dimension, said in stated.items():
-            one = self._by_the_minute(dimension, said, now_s)
+            one = self._by_the_minute(dimension, said)
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
             bucket = self.buckets.get(dimension)
@@ -305,12 +319,12 @@ class ScopeState:
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
 
-    def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
+    def _by_the_minute(self, dimension: Dimension, said: Stated) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
         period = self.periods.setdefault(dimension, Period())
-        period.learn(said, now_s)
+        period.learn(said)
         return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
 
     def refute(
@@ -341,32 +355,71 @@ class ScopeState:
     def learn_rate(
         self,
         dimension: str | None,
-        served_per_s: float,
+        refusal_served_per_s: float,
         retry_after_s: float,
         *,
-        booked_for_s: float | None,
+        sent: Sent | None,
         now_s: float,
-    ) -> None:
+    ) -> bool:
         """A refusal where neither a person nor a header has said what is too much.
 
-        `served_per_s` is what went through just before; `booked_for_s` is `None` for a call that nothing
-        held back: it tells nothing about the rate that others keep.
+        `sent` is `None` for a call that nothing held back: it tells nothing about the rate that others keep.
+        Whether calls go on at the rate that is known now.
         """
         if self.stated or dimension == "ramp":
-            return
+            return False
         if self.learnt is None:
             if self.buckets and (
                 dimension is None or dimension in self.buckets or "requests" in self.buckets
             ):
-                return  # calls are held to a rate already
-            self.learnt = LearntRate.guessed(served_per_s, now_s, retry_after_s)
+                return False  # calls are held to a rate already
+            sent_per_s = max(refusal_served_per_s, self.doubt.sent_per_s(now_s))
+            self.learnt = LearntRate.guessed(sent_per_s, now_s)
             self.unlimited = False
-        elif booked_for_s is None:
-            self.learnt.guess_lower(served_per_s)
-        elif booked_for_s > self.learnt.refused_at_s:
-            self.learnt.note_admitted(-1, now_s)
-            self.learnt.refused(now_s, retry_after_s)
+            if retry_after_s > LONG_S:
+                self.learnt.block(now_s, retry_after_s)
+        elif sent is None or sent.at_s <= self.learnt.known_at_s:
+            return True
+        else:
+            return self._learn_more(self.learnt, sent, retry_after_s, now_s)
         self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
+        self.buckets["requests"].set_level(0.0, now_s)
+        return retry_after_s <= ROUNDED_S
+
+    def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> bool:
+        bucket = self.buckets["requests"]
+        learnt.note_admitted(-1, now_s)
+        if bucket.window is not None:
+            bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
+            return True
+        if learnt.is_blocked(now_s, retry_after_s) and learnt.admitted < 2 * LEAST_TELLING:
+            wait_s = learnt.block(now_s, retry_after_s)
+            if learnt.is_measured and learnt.blocked_for_s(now_s) + retry_after_s > LONG_S:
+                return self._learn_window(learnt, bucket, now_s)
+            self._hold_learnt(learnt.per_s, now_s)
+            self.penalise(None, wait_s, now_s, now_s)
+            return True
+        learnt.refused(now_s)
+        if learnt.below >= MOST_BELOW_TOLD:
+            self._absolve(now_s)
+            return True
+        self._hold_learnt(learnt.per_s * self.ramp_share(now_s), now_s)
+        bucket.set_level(0.0 if not learnt.in_row else -IN_ROW_S * learnt.per_s, now_s)
+        self.version += 1  # what was booked at the old rate is booked again
+        bucket.since_version = self.version
+        if learnt.is_measured and retry_after_s > LONG_S:
+            return self._learn_window(learnt, bucket, now_s)
+        return retry_after_s <= ROUNDED_S
+
+    def _learn_window(self, learnt: LearntRate, bucket: Bucket, now_s: float) -> bool:
+        """What was served in a burst, and then nothing: so much comes back at once, after so long."""
+        window = bucket.count_in_windows(LATE_SHARE * learnt.served / bucket.per_s, now_s)
+        learnt.settle(SERVED_SHARE * learnt.served / window.length_s)
+        self._hold_learnt(learnt.per_s, now_s)
+        window.fill(now_s)
+        self.version += 1
+        bucket.since_version = self.version
+        return True
 
     def is_about_rate(
         self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float
@@ -380,13 +433,13 @@ class ScopeState:
             return True
         if learnt is None:
             if verdict == "perhaps":
-                self.learnt = LearntRate.suspected(served_per_s, now_s)
+                self.learnt = LearntRate.suspected(max(served_per_s, self.doubt.sent_per_s(now_s)), now_s)
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
             return False
         if not learnt.is_suspicion:
             return True
-        if booked_for_s is not None and booked_for_s > learnt.refused_at_s:
+        if booked_for_s is not None and booked_for_s > learnt.known_at_s:
             learnt.below += 1
             if learnt.below >= MOST_BELOW:
                 self._absolve(now_s)
@@ -407,6 +460,9 @@ class ScopeState:
             return
         self.penalised_at_s[episode] = now_s
         self.version += 1
+        if retry_after_s <= ROUNDED_S and (known := [b for b in self.buckets.values() if b.depth_known]):
+            # whatever they count in, after so long all is there again: more was added by rounding
+            retry_after_s = min(retry_after_s, max(usual_length_s(b.depth / b.per_s) for b in known))
         if retry_after_s >= PROBED_AFTER_S:
             self.probing_from_s = now_s + retry_after_s
         if dimension == "ramp":
@@ -421,14 +477,48 @@ class ScopeState:
         self.pause_until_s = max(self.pause_until_s, now_s + retry_after_s)
         self.pause_reason = dimension or "refused"
         for name, each in self.buckets.items():
-            each.give_back(sum(amount for _, amount in self._ahead(name, now_s)))  # they book again
+            for start_s, amount in self._ahead(name, now_s):
+                each.give_back(amount, start_s)  # they book again
             each.since_version = self.version
+            each.closed_until_s = max(each.closed_until_s, self.pause_until_s)
             each.full_at_s = max(
                 each.full_at_s, self.pause_until_s + max(0.0, each.usable() - 1) / each.rate()
             )
 
-    def note_served(self) -> None:
+    def refuse(
+        self,
+        dimension: str | None,
+        stated: Mapping[Dimension, Stated],
+        sent: Mapping[Dimension, Sent],
+        cost: Cost,
+        retry_after_s: float,
+        now_s: float,
+    ) -> bool:
+        """Whether windows are counted, so that it is known when calls are welcome again."""
+        named = [name for name in self.stated if name in sent and dimension in (None, name)]
+        for name in named:
+            bucket = self.buckets[name]
+            had = bucket.window
+            said = stated.get(name)
+            bucket.refuse(
+                sent[name],
+                cost.get(name, 1.0),
+                retry_after_s,
+                now_s,
+                remaining=said.remaining if said is not None else None,
+            )
+            if bucket.window is not had:
+                self.version += 1
+                bucket.since_version = self.version
+        return any(self.buckets[name].window is not None for name in named)
+
+    def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float) -> None:
         """A call was answered and not refused: nobody has to try any more."""
+        if self.learnt is not None:
+            self.learnt.serve(started_at_s)
+        for dimension, one in sent.items():
+            if (bucket := self.buckets.get(dimension)) is not None:
+                bucket.serve(one)
         if self.probing_from_s is not None:
             self.probing_from_s = None
             self.version += 1

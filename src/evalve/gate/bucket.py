@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evalve.gate.messages import Stated
+from evalve.gate.window import SHORTEST_S, Window, usual_length_s
 
 ASSUMED_BURST_S = 1.0
 """How much of its rate a bucket is assumed to hold where nobody said; headers widen it."""
@@ -48,6 +49,18 @@ TIMES_SEEN = 8
 """Answers after which it is believed that a bucket is no deeper than they said."""
 REFUTED_S = 600.0
 """For how long headers are not believed that were refuted; the next time twice as long."""
+SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
+"""Refusals that it takes to count in windows, and how far apart they may be."""
+ROUNDED_S = 1.0
+"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+WINDOW_SHARE = 0.03
+"""Of the rate: so much use by others, soon after a refusal, may be a window instead."""
+BUSY_S, BUSY_SHARE = 1.0, 0.6
+MOST_SURPRISES = 2
+TRIED_SHARE, TRIED_S = 0.3, 1.0
+"""From so much use by others on, it is tried whether there are any, with so much of the rate."""
+FIRST_PART_S, MOST_PARTS = 0.05, 16
+"""A burst is remembered in so many parts, which become longer with it."""
 LEAST_SHOWN_S = 0.1
 """No bucket is taken to be shallower, in seconds of its rate."""
 
@@ -64,6 +77,75 @@ class Sent:
     """What was sent just before it, and may have arrived after it."""
     refused: float = 0.0
     """What it took of ours, and not of theirs."""
+
+
+@dataclass(slots=True)
+class Burst:
+    """What was taken since nothing was missing, and what refusals said about it."""
+
+    began_s: float = 0.0
+    over_s: float = 0.0
+    """When everything taken since will have flowed back in."""
+    base: float = 0.0
+    """What had been taken in all, before."""
+    refused: float = 0.0
+    """Of what was taken since, what was refused."""
+    refused_at_s: float = -1e9
+    """When the last refusal was known."""
+    refused_taken: float = 0.0
+    """What had been taken in all when the call started that it was about."""
+    served_sent_s: float = -1e9
+    """When the last call started that was served."""
+    length_s: float = 0.0
+    """How long a window would be that the burst has filled."""
+    log: list[list[float]] = field(default_factory=list)
+    """What was taken since, and shortly before, in parts: when the last of each started, and how much."""
+    part_s: float = FIRST_PART_S
+    supports: int = 0
+    """Refusals that speak for such a window."""
+
+    def take(self, cost: float, per_s: float, start_s: float, taken: float) -> None:
+        """`taken` is in all, before."""
+        if self.over_s <= start_s:
+            self.began_s = self.over_s = start_s
+            self.base, self.refused = taken, 0.0
+            self.log = [part for part in self.log if part[0] > start_s - SHORT_WINDOW_S]
+            self.part_s = FIRST_PART_S
+        self.over_s += cost / per_s
+        if self.log and start_s < self.log[-1][0] + self.part_s:
+            self.log[-1][1] += cost
+            return
+        self.log.append([start_s, cost])
+        if len(self.log) > MOST_PARTS:
+            self.part_s *= 2
+            later = self.log[1::2]
+            self.log = [
+                [late[0], early[1] + late[1]] for early, late in zip(self.log[::2], later, strict=False)
+            ]
+
+    def is_blocked(self) -> bool:
+        """Whether nothing was served that was sent after the last refusal was known."""
+        return self.served_sent_s <= self.refused_at_s
+
+
+@dataclass(slots=True)
+class Trial:
+    """Whether headers say less than there is: calls go out at the full rate for a moment."""
+
+    empty: int = 0
+    """Answers in a row that said that nothing remained."""
+    ends_at: float | None = None
+    """When so much has been taken in all."""
+    again_at_s: float = 0.0
+    after_s: float = 5.0
+    served: int = 0
+    """Calls, since it began."""
+
+    def fail(self, now_s: float) -> None:
+        self.ends_at = None
+        self.empty = 0
+        self.again_at_s = now_s + self.after_s
+        self.after_s *= 2
 
 
 @dataclass(slots=True)
@@ -100,9 +182,83 @@ class Bucket:
     jumps: int = 0
     """How often more was in it at once than flows in: it is a window, which ends for all together."""
     jumped_at_s: float = 0.0
+    burst: Burst = field(default_factory=Burst)
+    window: Window | None = None
+    """Where refusals have shown that what was taken comes back all at once, instead of flowing in."""
+    windows_refuted_until_s: float = 0.0
+    trial: Trial = field(default_factory=Trial)
+
+    def refuse(
+        self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
+    ) -> None:
+        """Learn from a call that was booked, so that it should have fitted, and was refused."""
+        burst = self.burst
+        if sent.at_s <= burst.refused_at_s:  # sent before the refusal of another was known
+            if burst.base < sent.taken < burst.refused_taken and not burst.supports:
+                burst.length_s -= cost / self.per_s
+            burst.refused += cost
+            return
+        is_empty = remaining is not None and remaining < cost
+        served = max(0.0, sent.taken - burst.base - cost - burst.refused)
+        if self.trial.ends_at is not None:
+            self.trial.fail(now_s)
+        if self.window is not None:
+            self._refuse_in_window(self.window, sent, now_s)
+        elif now_s >= self.windows_refuted_until_s:
+            self._doubt_flow(self._length_s(served, is_empty), retry_after_s, now_s)
+        burst.refused += cost
+        burst.refused_at_s, burst.refused_taken = now_s, sent.taken
+
+    def _length_s(self, served: float, is_empty: bool) -> float:
+        """How long a window would be that so much has filled, or that headers say is full."""
+        return max(served, self.depth if is_empty and self.depth_known else 0.0) / self.per_s
+
+    def _is_busy(self, now_s: float) -> bool:
+        """Whether so much was taken lately that a refusal may be about it."""
+        lately = sum(amount for last_s, amount in self.burst.log if last_s > now_s - BUSY_S)
+        return lately >= BUSY_SHARE * BUSY_S * self.per_s
+
+    def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
+        window.refused(sent.at_s)
+        if window.surprises >= MOST_SURPRISES:
+            self.window = None
+            self.windows_refuted_until_s = now_s + REFUTED_S
+            self.set_level(0.0, now_s)
+
+    def _doubt_flow(self, length_s: float, retry_after_s: float, now_s: float) -> None:
+        """Whether what was taken comes back all at once: how long after the burst that filled it?"""
+        burst = self.burst
+        is_again = now_s - burst.refused_at_s <= SUPPORTED_WITHIN_S
+        if not is_again:
+            burst.length_s, burst.supports = length_s, 0
+        elif burst.is_blocked():
+            burst.length_s = min(burst.length_s, length_s)
+        if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
+            burst.supports += 1
+        is_told = retry_after_s > ROUNDED_S + 1.0 and retry_after_s > 0.5 * burst.length_s
+        is_short = burst.length_s <= SHORT_WINDOW_S
+        if is_told or burst.supports >= (SUPPORTS if not is_short else 1):
+            self.count_in_windows(burst.length_s, now_s)
+
+    def count_in_windows(self, length_s: float, now_s: float) -> Window:
+        """From now on, when one is full."""
+        length_s = usual_length_s(max(length_s, SHORTEST_S))
+        self.window = Window(self.per_s * length_s, length_s, since_s=now_s)
+        for last_s, amount in self.burst.log:
+            if last_s <= now_s:
+                self.window.take(amount, last_s)
+        self.window.fill(now_s)
+        self.closed_until_s = 0.0
+        self.others_per_s = 0.0
+        return self.window
+
+    def serve(self, sent: Sent) -> None:
+        """A call was served."""
+        self.burst.served_sent_s = max(self.burst.served_sent_s, sent.at_s)
+        self.trial.served += 1
 
     def refute(self, now_s: float) -> None:
-        """What refusals show instead: a second's worth, then less."""
+        """Headers say that enough remains: what refusals show instead, a second's worth, then less."""
         level = min(0.0, self.level(now_s))
         if now_s < self.refuted_until_s:
             self.depth = max(self.depth / 2, self.per_s * LEAST_SHOWN_S, 1.0)
@@ -126,6 +282,8 @@ class Bucket:
 
     def earliest_s(self, cost: float) -> float:
         """From when on the bucket holds `cost`; one larger than the bucket starts when it is full."""
+        if self.window is not None:
+            return max(self.closed_until_s, self.window.earliest_s(cost))
         usable = self.usable()
         if cost > usable:
             return max(self.closed_until_s, self.full_at_s + self._margin_s(cost))
@@ -140,7 +298,10 @@ class Bucket:
 
     def take(self, cost: float, start_s: float) -> None:
         self.full_at_s = max(self.full_at_s, start_s) + cost / self.rate()
+        self.burst.take(cost, self.per_s, start_s, self.taken)
         self.taken += cost
+        if self.window is not None:
+            self.window.take(cost, start_s)
         if start_s >= self.slot_s + IN_TRANSIT_S:
             self.sent_before = self.sent if start_s < self.slot_s + 2 * IN_TRANSIT_S else 0.0
             self.slot_s, self.sent = start_s, 0.0
@@ -153,9 +314,12 @@ class Bucket:
             return 0.0
         return self.sent if age_s >= IN_TRANSIT_S else self.sent + self.sent_before
 
-    def give_back(self, amount: float) -> None:
+    def give_back(self, amount: float, started_at_s: float) -> None:
         """Undo part of a booking; a negative amount takes more."""
         self.full_at_s -= amount / self.rate()
+        self.burst.over_s -= amount / self.per_s
+        if self.window is not None:
+            self.window.give_back(amount, started_at_s)
 
     def set_level(self, level: float, now_s: float) -> None:
         self.full_at_s = now_s + (self.depth - min(level, self.depth)) / self.rate()
@@ -192,9 +356,11 @@ class Bucket:
         `ahead` is what is booked for later, by start: the comparison is made at the last of these. `sent` is
         the call that was answered: headers may tell the level at its start as well as that at its end.
         """
-        if stated.remaining is None or now_s < self.refuted_until_s:
+        if stated.remaining is None or now_s < self.refuted_until_s or self.window is not None:
             return
         self._learn_shape(stated.remaining, now_s)
+        if self.window is not None or self._is_tried(stated.remaining, now_s):
+            return
         sent = sent or Sent(now_s, self.taken)
         since = max(0.0, self.taken - sent.taken)
         unseen = max(self.in_transit(now_s), since + sent.beside - sum(amount for _, amount in ahead))
@@ -217,10 +383,40 @@ class Bucket:
             gap = max(0.0, excess - doubt) - max(0.0, lack)
             self._learn_drift(gap, now_s - self.seen_at_s, now_s, was_refused=sent.refused > 0)
         self.seen_at_s = now_s
-        if excess > 0:
+        if self._seems_a_window(now_s):
+            self.count_in_windows(self.depth / self.per_s, now_s)
+        elif excess > 0:
             self.set_level(ours - excess, at_s)
-        elif lack > 0:
+        elif lack > 0 and stated.remaining > 0 and now_s >= self.closed_until_s:  # nothing may hide a debt
             self.set_level(ours + min(lack, self.per_s), at_s)
+
+    def _seems_a_window(self, now_s: float) -> bool:
+        """Less flows in than should, as where others use it, and a refusal has surprised."""
+        is_short = self.depth_known and self.depth <= SHORT_WINDOW_S * self.per_s
+        is_doubted = now_s - self.burst.refused_at_s <= SUPPORTED_WITHIN_S
+        is_free = now_s >= self.windows_refuted_until_s
+        return is_short and is_doubted and is_free and self.others_per_s > WINDOW_SHARE * self.per_s
+
+    def _is_tried(self, remaining: float, now_s: float) -> bool:
+        """Headers say for long that nothing is there, and calls are served: whether it is true is tried."""
+        trial = self.trial
+        if trial.ends_at is not None:
+            if self.taken < trial.ends_at or trial.served < TIMES_SEEN:
+                return True
+            trial.ends_at = None
+            self.refuted_until_s = now_s + self.refuted_for_s
+            self.depth_known, self.others_per_s = True, 0.0
+            self.set_level(self.depth - max(0.0, self.burst.over_s - now_s) * self.per_s, now_s)
+            return True
+        trial.empty = trial.empty + 1 if remaining < WHOLE else 0
+        is_due = now_s >= trial.again_at_s and trial.empty >= TIMES_SEEN
+        if is_due and self.others_per_s > TRIED_SHARE * self.per_s:
+            trial.ends_at, trial.served = self.taken + TRIED_S * self.per_s, 0
+            level = self.level(now_s)
+            self.others_per_s = 0.0
+            self.set_level(level, now_s)
+            return True
+        return False
 
     def _learn_shape(self, remaining: float, now_s: float) -> None:
         """Whether it is shallower than was assumed, and whether it fills steadily."""
@@ -230,7 +426,7 @@ class Bucket:
                 self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
                 self.jumped_at_s = now_s
                 if self.jumps == JUMPS_OF_A_WINDOW:
-                    self.others_per_s = 0.0
+                    self.count_in_windows((self.most_seen + WHOLE) / self.per_s, now_s)
         self.last_seen = remaining
         self.times_seen += 1
         self.most_seen = max(self.most_seen, remaining)

@@ -12,7 +12,7 @@ from typing import Literal
 
 EPISODE_S = 2.0
 """Refusals further apart have nothing to do with each other."""
-LEAST_REFUSED = 3
+LEAST_REFUSED, LEAST_WHILE_IMMUNE = 4, 10
 CLUMP_SHARE = 0.5
 """Of the calls sent since: as many refused as this, and calls come too fast."""
 UNANSWERED = 2
@@ -35,22 +35,32 @@ class Doubt:
     single: int = 0
     """Refusals that told nothing."""
     single_since_s: float = -1e9
+    sent_since: int = 0
+    """Calls that were sent since then."""
     immune_until_s: float = -1e9
     """A slower pace was tried and refused as often: until then only a clump counts."""
     immune_for_s: float = IMMUNE_S
 
     def note_sent(self) -> None:
         self.sent += 1
+        self.sent_since += 1
+
+    def sent_per_s(self, now_s: float) -> float:
+        """Lately, by all who share the scope."""
+        return self.sent_since / max(now_s - self.single_since_s, 0.1)
 
     def judge(self, sent_at_s: float, now_s: float) -> Verdict:
         if now_s - self.began_s > EPISODE_S:
             self.began_s, self.sent, self.refused = now_s, 0, 0
         elif sent_at_s >= self.began_s:
             self.refused += 1
-        if self.refused >= LEAST_REFUSED and self.refused >= CLUMP_SHARE * (self.sent - UNANSWERED):
+        else:
+            return "chance"  # sent before the first was known: all of a clump may be refused for one reason
+        least = LEAST_REFUSED if now_s >= self.immune_until_s else LEAST_WHILE_IMMUNE
+        if self.refused >= least and self.refused >= CLUMP_SHARE * (self.sent - UNANSWERED):
             return "too fast"
         if now_s - self.single_since_s > MANY_WITHIN_S:
-            self.single, self.single_since_s = 0, now_s
+            self.single, self.single_since_s, self.sent_since = 0, now_s, 0
         self.single += 1
         return "perhaps" if self.single >= MANY and now_s >= self.immune_until_s else "chance"
 

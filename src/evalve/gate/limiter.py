@@ -22,6 +22,8 @@ from evalve.gate.state import LimitState, Refusal, Settlement
 HORIZON_S = 0.02
 """How far ahead the leader books for those behind it: further would be unfair to other processes."""
 MOST_AT_ONCE = 32
+LONG_WAIT_S = 0.25
+"""A wait during which answers may come that change it."""
 ASK_AGAIN_S = 1.0
 """When a place is asked for again that nobody has told of: who holds it may have been killed."""
 SHORTEST_WAIT_S = 0.001
@@ -29,7 +31,7 @@ SHORTEST_WAIT_S = 0.001
 UNBOOKED = -1
 """The version of leave that was given where no limit was known: nothing is to be settled."""
 USED_OVER_S = 5
-OPENING_STEP_S = 0.05
+OPENING_STEP_S = 0.01
 PILOT_DOUBLES_EVERY_S = 1.0
 """Until the first answer shows the limits, calls are few: one, after this long two, then four …"""
 
@@ -101,7 +103,7 @@ class Limiter:
 
     def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
         with self._lock:
-            scope.in_flight += 1
+            scope.let_out(1)
             scope.pace.add(1, now_s)
         return Permit(scope.name, priced(cost), now_s, booked=False)
 
@@ -120,7 +122,7 @@ class Limiter:
             scope.tell_news()
             if stated is not None and not scope.known:
                 scope.known = True
-                scope.opened_at_s = self._state.now_s()
+                scope.open(self._state.now_s())
             if refusal is not None and not stated and not scope.is_configured:
                 scope.hesitate(self._state.now_s())
             if stated or refusal is not None:
@@ -150,6 +152,9 @@ class Limiter:
         finally:
             scope.telling = False
             await self._tell_settlements(scope)
+            if scope.waits_long:
+                with self._lock:
+                    scope.tell_news()
 
     async def _tell_settlements(self, scope: Scope) -> None:
         with self._lock:
@@ -290,7 +295,7 @@ class Limiter:
         with self._lock:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):
                 scope.join(waiter, first=True)
-            scope.in_flight += len(granted)
+            scope.let_out(len(granted))
             scope.waits_for_place = not granted
             scope.left = bool(granted)
             scope.under_ceiling = bookings[0].under_ceiling
@@ -316,7 +321,7 @@ class Limiter:
         with self._lock:
             most = int(min(scope.room(now_s), len(scope.groups) * 10_000.0 + 1)) - 1
             others = scope.next_waiters(most) if scope.known else []
-            scope.in_flight += 1 + sum(waiter.give(leave(waiter)) for waiter in others)
+            scope.let_out(1 + sum(waiter.give(leave(waiter)) for waiter in others))
         return leave(me)
 
     async def _first_answer(self, scope: Scope) -> None:
@@ -353,14 +358,28 @@ class Limiter:
             return True
         self._holds(scope, booking.binding, booking.start_s, booking.per_s)
         try:
-            await self._clock.sleep(delay_s)
-            if await self._state.version(scope.name) == booking.version:
+            if await self._is_still_booked(scope, booking):
                 return True
         except BaseException:
             await self._give_back(scope, booking)
             raise
         await self._give_back(scope, booking)
         return False
+
+    async def _is_still_booked(self, scope: Scope, booking: Booking) -> bool:
+        """At its instant; earlier where the answer of another call shows that it was booked too late."""
+        while (delay_s := booking.start_s - self._state.now_s()) > 0:
+            if delay_s <= LONG_WAIT_S or scope.in_flight <= 1:
+                await self._clock.sleep(delay_s)
+            else:
+                scope.waits_long = True
+                try:
+                    await self._wait_for_news(scope, scope.heard, delay_s)
+                finally:
+                    scope.waits_long = False
+            if await self._state.version(scope.name) != booking.version:
+                return False
+        return True
 
     async def _give_back(self, scope: Scope, booking: Booking) -> None:
         with self._lock:

@@ -7,11 +7,12 @@ from dataclasses import astuple
 from typing import Any
 
 from evalve.gate.booking import Holder, ScopeState
-from evalve.gate.bucket import Bucket
+from evalve.gate.bucket import Bucket, Burst, Trial
 from evalve.gate.doubt import Doubt
 from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.period import Period
 from evalve.gate.places import Line, ShownCeiling
+from evalve.gate.window import Window
 
 
 def to_plain(state: ScopeState) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
 
 def from_plain(plain: Mapping[str, Any]) -> ScopeState:
     return ScopeState(
-        buckets={name: Bucket(*values) for name, values in plain["buckets"].items()},
+        buckets={name: _bucket_of(values) for name, values in plain["buckets"].items()},
         stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
         holders={name: Holder(*values) for name, values in plain["holders"].items()},
         line=Line.from_plain(plain.get("line", {})),  # rows from before there was one
@@ -86,4 +87,46 @@ def _bucket(bucket: Bucket) -> list[Any]:
         bucket.last_seen,
         bucket.jumps,
         bucket.jumped_at_s,
+        _burst(bucket.burst),
+        _window(bucket.window) if bucket.window is not None else None,
+        bucket.windows_refuted_until_s,
+        astuple(bucket.trial),
     ]
+
+
+def _burst(burst: Burst) -> list[Any]:
+    return [
+        burst.began_s,
+        burst.over_s,
+        burst.base,
+        burst.refused,
+        burst.refused_at_s,
+        burst.refused_taken,
+        burst.served_sent_s,
+        burst.length_s,
+        burst.log,
+        burst.part_s,
+        burst.supports,
+    ]
+
+
+def _window(window: Window) -> list[Any]:
+    return [
+        window.most,
+        window.length_s,
+        window.slack_s,
+        window.taken,
+        window.since_s,
+        window.surprises,
+    ]
+
+
+def _bucket_of(values: list[Any]) -> Bucket:
+    """What earlier versions wrote has fewer values."""
+    bucket = Bucket(*values[:20])
+    if len(values) > 20:
+        burst, window, bucket.windows_refuted_until_s, trial = values[20:24]
+        bucket.burst = Burst(*burst)
+        bucket.window = Window(*window) if window is not None else None
+        bucket.trial = Trial(*trial)
+    return bucket

@@ -17,7 +17,7 @@ from evalve.gate.state import Settlement
 REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
-FIRST_AT_ONCE, DOUBLES_EVERY_S, OPENS_FOR_S = 8.0, 0.15, 1.5
+FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
 
@@ -118,7 +118,11 @@ class Scope:
     pace: Pace = field(default_factory=Pace)
     pilot_began_s: float | None = None
     opened_at_s: float = -math.inf
-    """When calls were let out: first few, then twice as many every moment, for nobody knows what is there."""
+    """When calls were let out: few a second at first, then ever more, for nobody knows what is there.
+
+    A provider that has enough of them then meets few that are already on their way."""
+    opened: int = 0
+    """How many were let out since."""
     hesitations: int = 0
     is_configured: bool = False
     heard: int = 0
@@ -131,6 +135,8 @@ class Scope:
     """Whether others may wait for a call of ours to end."""
     waits_for_place: bool = False
     """Whether the shared state counts us among those that wait."""
+    waits_long: bool = False
+    """Whether the leader sleeps for so long that answers may change what it has booked."""
     telling: bool = False
     """Whether somebody is about to tell what calls took."""
     hold: Hold | None = None
@@ -177,22 +183,31 @@ class Scope:
                 del self.groups[waiter.group]
 
     def room(self, now_s: float) -> float:
-        """How many more calls may be in flight."""
+        """How many more calls may go out now."""
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
-        return FIRST_AT_ONCE * math.exp2(max(0.0, open_s) / DOUBLES_EVERY_S) - self.in_flight
+        doublings = max(0.0, open_s) / DOUBLES_EVERY_S
+        paced = FIRST_PER_S * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
+        return FIRST_AT_ONCE + paced - self.opened
+
+    def let_out(self, number: int) -> None:
+        self.in_flight += number
+        self.opened += number
+
+    def open(self, now_s: float) -> None:
+        self.opened_at_s, self.opened = now_s, 0
 
     def hesitate(self, now_s: float) -> None:
         """A refusal where nothing is known: few calls at first, again, to see whether they are refused."""
         if now_s - self.opened_at_s > HESITATES_EVERY_S:
             self.hesitations = 0 if now_s - self.opened_at_s > FORGOTTEN_S else self.hesitations + 1
             if self.hesitations < MOST_HESITATIONS:
-                self.opened_at_s = now_s
+                self.open(now_s)
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""
-        return self.telling or (self.led and not (self.left and self.under_ceiling))
+        return self.telling or (self.led and not (self.left and (self.under_ceiling or self.waits_long)))
 
     def tell_news(self) -> None:
         self.heard += 1

@@ -148,7 +148,7 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
         state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
     if settlement.answered and refusal is None:
-        state.note_served()
+        state.note_served(settlement.sent, settlement.started_at_s)
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
@@ -159,19 +159,22 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
     sent_at_s, retry_after_s = settlement.started_at_s, refusal.retry_after_s
     is_short = retry_after_s <= SHORT_S
     cost = settlement.booked or {"requests": 1.0}
+    if state.refuse(refusal.dimension, settlement.stated, settlement.sent, cost, retry_after_s, now_s):
+        return
     if state.refute(refusal.dimension, settlement.stated, cost, sent_at_s, now_s) and is_short:
         return  # calls go on at the rate, from an empty bucket
     if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
         booked_for_s = sent_at_s if settlement.booked else None
         if not state.is_about_rate(refusal.served_per_s, sent_at_s, booked_for_s, now_s):
             return
-    state.learn_rate(
+    if state.learn_rate(
         refusal.dimension,
         refusal.served_per_s,
         retry_after_s,
-        booked_for_s=sent_at_s if settlement.booked else None,
+        sent=settlement.sent.get("requests", Sent(sent_at_s, 0.0)) if settlement.booked else None,
         now_s=now_s,
-    )
+    ):
+        return
     state.penalise(refusal.dimension, retry_after_s, sent_at_s, now_s)
 
 
