@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
 from evalve.contracts import ExperimentInfo, Store
-from evalve.declare.experiments import project_folder, read_configuration
+from evalve.experiments.configuration import project_folder, read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import run_pytest

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalve.declare.experiments import Configuration, read_configuration
+from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.errors import OptionError
 from evalve.filesystems import on_network
 from evalve.gate.accounts import Account, Accounts

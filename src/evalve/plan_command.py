@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evalve import wiring
 from evalve.checking import check_calls
-from evalve.declare.experiments import Configuration
+from evalve.experiments.configuration import Configuration
 from evalve.errors import OptionError
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of

@@ -21,7 +21,7 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
-from evalve.declare.experiments import project_folder
+from evalve.experiments.configuration import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.gate.accounts import Account

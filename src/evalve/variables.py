@@ -11,8 +11,11 @@ PREFIX = "EVALVE_"
 LIMITS = "EVALVE_LIMITS_"
 """Then a provider or a host, `_`, and one of the keys."""
 LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S")
+CONFIG = "EVALVE_CONFIG"
+"""The file that stands in for the project's `evalve.yaml`; what `--config` sets."""
 KNOWN = (
     *(option.env for option in OPTIONS),
+    CONFIG,
     "EVALVE_CACHE_DIR",
     "EVALVE_CACHE_SIZE",
     "EVALVE_CASSETTES",

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
-from evalve.declare.experiments import RECORDS, Configuration, project_folder, read_configuration
+from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant

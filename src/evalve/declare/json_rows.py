@@ -27,7 +27,7 @@ def begins_array(path: Path) -> bool:
 
 
 def array_rows(path: Path) -> Iterator[Any]:
-    """What stands in the array; what is no JSON is a `DatasetError` with the line, once the rows before are out."""
+    """What stands in the array; a `DatasetError` with the line, after the rows before it, where it is not JSON."""
     with path.open(encoding="utf-8-sig") as file:
         text = _Text(file, path)
         text.expect("[")
@@ -92,7 +92,7 @@ class _Text:
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _CUT_OFF
 
     def _more(self) -> None:
-        """Forget what is behind, and read on: each time more, because a value is parsed from its start again."""
+        """Forget what is behind, and read on: each time more, as a value is parsed from its start again."""
         unread = len(self._text) - self._place
         piece = self._file.read(max(_FIRST_READ, unread))
         self._is_whole = not piece

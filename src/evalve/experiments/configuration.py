@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from evalve.errors import OptionError
-from evalve.options import Options, from_mapping, merged, suggestion
+from evalve.experiments.document import Document, read_document
+from evalve.experiments.problems import own_problems
+from evalve.experiments.resolving import entry_of, options_part
+from evalve.options import Options, from_mapping, merged
+from evalve.secrecy import Environment
+from evalve.variables import CONFIG
 
 FILE_NAME = "evalve.yaml"
 RECORDS = ".evalve/evalve.db"
 """Where the records of a project are, unless something else is said."""
-KEYS = ("options", "experiments", "limits", "prices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Configuration:
     limits: Any = None
     """As it stands there; the gate reads it."""
     prices: Any = None
+    document: Document | None = None
+    """The file itself, with the lines of what it says."""
 
     def options_for(self, experiment: str | None) -> Options:
         """The experiment's own options over those for all."""
@@ -56,16 +62,27 @@ def _is_ones_own(folder: Path) -> bool:
     return folder != Path.home() and status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH
 
 
+def configuration_file(folder: Path, environ: Mapping[str, str]) -> Path:
+    """The file that holds in `folder`: the one that was named, else that of the project."""
+    named = environ.get(CONFIG)
+    if named:
+        path = Path(named).expanduser().absolute()
+        if not path.is_file():
+            raise OptionError(f"there is no file {named!r}, which --config (or {CONFIG}) names")
+        return path
+    return project_folder(folder) / FILE_NAME
+
+
 def read_configuration(folder: Path) -> Configuration:
     """The configuration of the project that `folder` is in; none where there is no file."""
-    path = project_folder(folder) / FILE_NAME
+    path = configuration_file(folder, Environment(os.environ))
     try:
-        text = path.read_text(encoding="utf-8")
+        document = read_document(path)
     except FileNotFoundError:
         return Configuration()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} cannot be read: {error}") from error
-    found = _configuration(path, _loaded(path, text))
+    for problem in own_problems(document):
+        raise OptionError(str(problem))
+    found = _configuration(document)
     return found if path.parent == folder else _seen_from_elsewhere(found, path.parent)
 
 
@@ -82,40 +99,20 @@ def _seen_from_elsewhere(found: Configuration, home: Path) -> Configuration:
     return replace(found, options=placed(found.options), experiments=experiments)
 
 
-def _loaded(path: Path, text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise OptionError(f"{path} is not valid YAML: {error}") from error
-
-
-def _configuration(path: Path, document: Any) -> Configuration:
-    top = _mapping(document, str(path))
-    for key in top:
-        if key not in KEYS:
-            raise OptionError(
-                f"{path}: unknown key {key!r}{suggestion(str(key), KEYS)} (known: {', '.join(KEYS)})"
-            )
-    experiments = _mapping(top.get("experiments"), f"{path}: experiments")
+def _configuration(document: Document) -> Configuration:
+    path = document.path
+    if document.content is None:
+        return Configuration(path=path, document=document)
     return Configuration(
         path=path,
-        options=from_mapping(_mapping(top.get("options"), f"{path}: options"), said_by=f"{path}: options"),
+        options=from_mapping(document.section("options"), said_by=f"{path}: options"),
         experiments={
             str(name): from_mapping(
-                _mapping(body, f"{path}: experiments.{name}"), said_by=f"{path}: experiments.{name}"
+                options_part(entry_of(document, "experiments", name)), said_by=f"{path}: experiments.{name}"
             )
-            for name, body in experiments.items()
+            for name in document.section("experiments")
         },
-        limits=top.get("limits"),
-        prices=top.get("prices"),
+        limits=document.content.get("limits"),
+        prices=document.content.get("prices"),
+        document=document,
     )
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise OptionError(f"{where} must be a mapping of names to values; got {type(value).__name__}")
-    return value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalve.declare.experiments import Configuration, project_folder, read_configuration
+from evalve.experiments.configuration import Configuration, project_folder, read_configuration
 from evalve.errors import OptionError
 from evalve.options import Options, Threshold, Tolerance
 
@@ -85,17 +85,18 @@ def test_an_experiments_own_options_go_before_those_for_all(read: Read) -> None:
     [
         (
             "option:\n",
-            "unknown key 'option'; did you mean 'options'? (known: options, experiments, limits, prices)",
+            "1: unknown key 'option'; did you mean 'options'? "
+            "(known: options, models, datasets, experiments, limits, prices, extends)",
         ),
-        ("options:\n  sample: 3\n", "options: unknown option 'sample'; did you mean 'samples'?"),
-        ("options:\n  on: 3\n", "options: unknown option True"),
+        ("options:\n  sample: 3\n", "2: options: unknown option 'sample'; did you mean 'samples'?"),
+        ("options:\n  on: 3\n", "2: options: unknown option True"),
         (
             "experiments:\n  nightly:\n    samples: many\n",
-            "experiments.nightly: samples: needs a whole number, 0 or more; got 'many'",
+            "3: experiments.nightly: samples: needs a whole number, 0 or more; got 'many'",
         ),
         (
             "experiments:\n  nightly:\n    limt: 3\n",
-            "experiments.nightly: unknown option 'limt'; did you mean 'limit'?",
+            "3: experiments.nightly: unknown key 'limt'; did you mean 'limit'?",
         ),
     ],
 )
@@ -105,16 +106,16 @@ def test_a_mistake_names_file_key_and_what_was_meant(
     with pytest.raises(OptionError) as caught:
         read(text)
 
-    assert str(caught.value) == f"{tmp_path / 'evalve.yaml'}: {message}"
+    assert str(caught.value) == f"{tmp_path / 'evalve.yaml'}:{message}"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n", " must be a mapping of names to values; got list"),
-        ("options: 3\n", ": options must be a mapping of names to values; got int"),
-        ("experiments: [a]\n", ": experiments must be a mapping of names to values; got list"),
-        ("experiments:\n  a: b\n", ": experiments.a must be a mapping of names to values; got str"),
+        ("- a\n", ":1: must be a mapping of names to values; got list"),
+        ("options: 3\n", ":1: options must be a mapping of names to values; got int"),
+        ("experiments: [a]\n", ":1: experiments must be a mapping of names to values; got list"),
+        ("experiments:\n  a: b\n", ":2: experiments.a must be a mapping of names to values; got str"),
     ],
 )
 def test_what_is_no_mapping_is_refused(read: Read, tmp_path: Path, text: str, message: str) -> None:
