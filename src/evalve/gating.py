@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.errors import OptionError
+from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.filesystems import on_network
 from evalve.gate.accounts import Account, Accounts
+from evalve.gate.budget import SharedBudget
 from evalve.options import Options, switched_on
 from evalve.secrecy import Environment, discreet, discreet_headers, secret
 from evalve.variables import unknown_variables
@@ -116,9 +117,14 @@ _RUNS = Accounts()
 
 
 @contextmanager
-def calls_of(options: Options, *, spent_before_usd: float = 0.0) -> Iterator[Calls]:
-    """In the block, a run is under way whose calls are treated as its options ask."""
-    calls = Calls(options, spent_before_usd)
+def calls_of(
+    options: Options, *, spent_before_usd: float = 0.0, budget: SharedBudget | None = None
+) -> Iterator[Calls]:
+    """In the block, a run is under way whose calls are treated as its options ask.
+
+    With a `budget` that it shares with others, its own does not count.
+    """
+    calls = Calls(options, spent_before_usd, budget)
     with _RUNS.open(calls.account):
         yield calls
 
@@ -142,9 +148,13 @@ class Calls:
     A run whose samples call no model builds no gate.
     """
 
-    def __init__(self, options: Options, spent_before_usd: float = 0.0) -> None:
+    def __init__(
+        self, options: Options, spent_before_usd: float = 0.0, budget: SharedBudget | None = None
+    ) -> None:
         mode = cache_mode(options, Environment(os.environ))
-        self.account = Account(mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd)
+        self.account = Account(
+            mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd, shared=budget
+        )
 
     async def utilisation(self) -> list[dict[str, Any]]:
         used, built = self.account.admitted, _HOUSES.get(os.getpid())

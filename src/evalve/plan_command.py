@@ -13,8 +13,8 @@ from pathlib import Path
 
 from evalve import wiring
 from evalve.checking import check_calls
-from evalve.experiments.configuration import Configuration
 from evalve.errors import OptionError
+from evalve.experiments.configuration import Configuration
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of

@@ -21,9 +21,9 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
-from evalve.experiments.configuration import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
+from evalve.experiments.configuration import project_folder
 from evalve.gate.accounts import Account
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh

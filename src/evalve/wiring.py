@@ -18,20 +18,21 @@ from typing import Any, TypeVar, cast
 
 from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
-from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
 from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import EvalveError, Interrupted, OptionError
+from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
+from evalve.gate.budget import SharedBudget
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
 from evalve.secrecy import Environment, secret_values
 from evalve.show import figures
-from evalve.show.progress import make_progress
+from evalve.show.progress import Workers, make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 
@@ -156,15 +157,16 @@ async def run_recording(
     folder: Path,
     give_up: Callable[[], None] | None = None,
     purse: Purse | None = None,
+    budget: SharedBudget | None = None,
 ) -> Outcome:
-    """Run one evaluation, its calls treated as its options ask."""
+    """Run one evaluation, its calls treated as its options ask; `budget` is one that others spend as well."""
     for text in _useless(evaluation):
         if text not in _TOLD:
             _TOLD.add(text)
             progress.note(text)
     purse = purse or Purse()
     with (
-        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd) as calls,
+        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd, budget=budget) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):
         return await run_evaluation(
@@ -304,14 +306,21 @@ def _interruption(outcome: Outcome) -> str:
 
 
 @contextmanager
-def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
+def progress_on(
+    descriptor: int, options: Options, *, every_sample: Workers | None = None
+) -> Iterator[Progress]:
     """Progress on a copy of the descriptor, which stays ours whatever becomes of the original."""
     try:
         copy = os.dup(descriptor)
     except OSError:
         copy = None  # a process without standard error
     try:
-        yield make_progress(mode=options.progress or "auto", stream_fd=copy, environ=Environment(os.environ))
+        yield make_progress(
+            mode=options.progress or "auto",
+            stream_fd=copy,
+            environ=Environment(os.environ),
+            every_sample=every_sample,
+        )
     finally:
         if copy is not None:
             os.close(copy)

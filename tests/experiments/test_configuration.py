@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalve.experiments.configuration import Configuration, project_folder, read_configuration
 from evalve.errors import OptionError
+from evalve.experiments.configuration import Configuration, project_folder, read_configuration
 from evalve.options import Options, Threshold, Tolerance
 
 Read = Callable[[str], Configuration]

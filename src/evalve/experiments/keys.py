@@ -75,13 +75,17 @@ def _is_file(value: Any) -> bool:
 FILES = Kind(
     'names with a text, as in context.md: "{context}", or with {path: …} for a file to copy',
     {"type": "object", "additionalProperties": _FILE},
-    lambda value: isinstance(value, dict) and all(isinstance(k, str) and _is_file(v) for k, v in value.items()),
+    lambda value: (
+        isinstance(value, dict) and all(isinstance(k, str) and _is_file(v) for k, v in value.items())
+    ),
 )
 ARGV = Kind(
     "a list of words, as in [python3, agent.py, '{prompt}'], or one line",
     {"anyOf": [TEXT.schema, {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}]},
-    lambda value: _is_text(value)
-    or (isinstance(value, list) and bool(value) and all(isinstance(i, str | int | float) for i in value)),
+    lambda value: (
+        _is_text(value)
+        or (isinstance(value, list) and bool(value) and all(isinstance(i, str | int | float) for i in value))
+    ),
 )
 _EVALUATOR = {
     "anyOf": [TEXT.schema, {"type": "object", "additionalProperties": {"type": "object"}, "maxProperties": 1}]
@@ -172,7 +176,11 @@ API_MODEL = Table(
         Key("temperature", NUMBER, "of every call"),
         Key("max_output_tokens", whole(1), "of every call (1024)", aliases=("max_tokens",)),
         Key("headers", TEXTS_BY_NAME, "sent with every call"),
-        Key("options", Kind("a mapping", {"type": "object"}, lambda v: isinstance(v, dict)), "go into the body"),
+        Key(
+            "options",
+            Kind("a mapping", {"type": "object"}, lambda v: isinstance(v, dict)),
+            "go into the body",
+        ),
         Key("extends", NAMES, "entries whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers"),
     ),
@@ -181,14 +189,25 @@ API_MODEL = Table(
 
 AGENT_MODEL = Table(
     (
-        Key("agent", TEXT, "the adapter: claude-code, codex, gemini-cli, command, python, or an installed one"),
-        Key("command", ARGV, "for agent: command; {prompt}, {project}, {model} and {workspace} stand for values"),
+        Key(
+            "agent", TEXT, "the adapter: claude-code, codex, gemini-cli, command, python, or an installed one"
+        ),
+        Key(
+            "command",
+            ARGV,
+            "for agent: command; {prompt}, {project}, {model} and {workspace} stand for values",
+        ),
         Key("answer", ANYTHING, "where the answer is: last_line, text, json, jsonl, regex …"),
         Key("model", TEXT, "the model that the agent uses"),
         Key("version", ANYTHING, "the command that tells its version"),
         Key("env", TEXTS_BY_NAME, "variables for the agent"),
-        Key("gateway", Kind("on or off", {"enum": [True, False, "on", "off"]}, lambda v: v in (True, False, "on", "off")),
-            "off: the agent calls its provider itself"),
+        Key(
+            "gateway",
+            Kind(
+                "on or off", {"enum": [True, False, "on", "off"]}, lambda v: v in (True, False, "on", "off")
+            ),
+            "off: the agent calls its provider itself",
+        ),
         Key("base_url", TEXT, "the address of the provider behind the gateway"),
         Key("api_key", TEXT, "${VARIABLE}: the key that the gateway sends; the agent never has it"),
         Key("extends", NAMES, "entries whose keys hold where this one says nothing"),

@@ -58,9 +58,7 @@ def entry_of(document: Document, section: str, name: Any, *, below: tuple[Any, .
     return Entry(section, str(name), place, values, places)
 
 
-def _own(
-    document: Document, section: str, name: Any, entry: Any
-) -> tuple[dict[str, Any], dict[str, Place]]:
+def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[str, Any], dict[str, Place]]:
     values: dict[str, Any] = {}
     places: dict[str, Place] = {}
     if isinstance(entry, str):  # `docs: docs.jsonl`, `mini: openai/gpt-5-mini`
@@ -85,4 +83,6 @@ def first_name(section: str, key: str) -> str:
 def options_part(entry: Entry) -> dict[str, Any]:
     """What of an experiment are options, as any experiment has them."""
     fields = {option.field for option in option_keys().values()}
-    return {key: value for key, value in entry.values.items() if key in fields and key not in EXPERIMENT.by_name}
+    return {
+        key: value for key, value in entry.values.items() if key in fields and key not in EXPERIMENT.by_name
+    }

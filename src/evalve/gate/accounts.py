@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
-from evalve.gate.budget import Budget
+from evalve.gate.budget import Budget, SharedBudget
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -28,10 +28,19 @@ class Account:
     """One for each run, and one for the process. Any thread and loop may use it."""
 
     def __init__(
-        self, mode: CacheMode, *, budget_usd: float | None = None, spent_before_usd: float = 0.0
+        self,
+        mode: CacheMode,
+        *,
+        budget_usd: float | None = None,
+        spent_before_usd: float = 0.0,
+        shared: SharedBudget | None = None,
     ) -> None:
         self.mode: CacheMode = mode
-        self.budget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+        self.budget = (
+            Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+            if shared is None
+            else shared.joined_by(self.spent_usd)
+        )
         self.refreshed: set[bytes] = set()
         """What `refresh` has asked for anew already; it is not asked for a third time."""
         self.scopes: set[str] = set()

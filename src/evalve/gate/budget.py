@@ -86,6 +86,19 @@ class Budget:
             return None
 
 
+class SharedBudget(Budget):
+    """One for several runs beside each other: what each of them spends is taken from the same amount."""
+
+    def __init__(self, limit_usd: float) -> None:
+        self._payers: list[Callable[[], float]] = []
+        super().__init__(lambda: sum(spent_usd() for spent_usd in self._payers), limit_usd)
+
+    def joined_by(self, spent_usd: Callable[[], float]) -> SharedBudget:
+        with self._lock:
+            self._payers.append(spent_usd)
+        return self
+
+
 def _refusal(limit_usd: float, spent_usd: float, usd: float, is_bound: bool) -> str:
     another = f"another call may cost {usd:.4f} USD; raise it, or lower max_tokens"
     if not is_bound:

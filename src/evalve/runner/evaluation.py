@@ -37,7 +37,7 @@ from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
-from evalve.runner.leaving import leave_the_rest
+from evalve.runner.leaving import runs_on_this_loop
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
@@ -193,11 +193,11 @@ class _Journey:
 
         self._samples.tell = tell
         self.tally.limit = getattr(self.strategy, "max_concurrency", None)
-        tasks_before = asyncio.all_tasks()
         watch = getattr(self.strategy, "watch", None)
         if watch is not None and self._calls is not None:
             watch(_Signals(self.tally, self._calls))
         with ExitStack() as stack:
+            together = stack.enter_context(runs_on_this_loop())
             if self.engine.may_block_loop:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
@@ -210,8 +210,13 @@ class _Journey:
                     samples = "1 sample was" if left == 1 else f"{left} samples were"
                     tell(f"{samples} left behind: cancelled, and still running after {LEAVE_AFTER_S:.0f} s")
                 left += self._samples.left_behind
-                if left or self.turns.was_cancelled or "timeout" in self.tally.failures:
-                    await leave_the_rest(tasks_before)
+                if (
+                    left
+                    or together.last_leaves
+                    or self.turns.was_cancelled
+                    or "timeout" in self.tally.failures
+                ):
+                    await together.leave_the_rest()
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
 

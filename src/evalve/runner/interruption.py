@@ -83,7 +83,7 @@ def interruptible(
 
 @contextmanager
 def forwarding_interrupts() -> Iterator[contextvars.Context]:
-    """A context for a thread that runs an evaluation while this one waits for it and gets its signals."""
+    """A context for what runs evaluations, one or several beside each other, while this thread gets their signals."""
     context = contextvars.copy_context()
     if _FORWARDED.get() is not None or threading.current_thread() is not threading.main_thread():
         yield context
@@ -118,7 +118,7 @@ class _Presses:
     """
 
     def __init__(self, on_press: OnPress | None, *, told: Callable[[], int] | None = None) -> None:
-        self._on_press = on_press
+        self._listeners: list[OnPress] = [] if on_press is None else [on_press]
         self._told = told
         self._times = 0
         self._pid = os.getpid()
@@ -131,13 +131,13 @@ class _Presses:
 
     @contextmanager
     def heard_by(self, on_press: OnPress) -> Iterator[None]:
-        before, self._on_press = self._on_press, on_press
+        self._listeners.append(on_press)
         if self._times:
             on_press(self._times)
         try:
             yield
         finally:
-            self._on_press = before
+            self._listeners.remove(on_press)
 
     def asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM or SIGHUP: a first press, and never a second."""
@@ -155,10 +155,18 @@ class _Presses:
         self._times = before + 1 if self._told is None else self._told()
         if self._times == before:
             return
-        if self._on_press is not None:
-            self._on_press(self._times)
+        if self._listeners:
+            self._tell(self._listeners[:])
         elif (before == 0) == (self._told is not None):
             raise KeyboardInterrupt
+
+    def _tell(self, listeners: list[OnPress]) -> None:
+        """All of them, also where one raises to end what blocks the loop."""
+        if listeners:
+            try:
+                listeners[0](self._times)
+            finally:
+                self._tell(listeners[1:])
 
 
 _FORWARDED: contextvars.ContextVar[_Presses | None] = contextvars.ContextVar("forwarded", default=None)

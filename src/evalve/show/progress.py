@@ -11,10 +11,21 @@ from typing import Literal
 from evalve.contracts import Progress, Tally
 from evalve.show.live import LiveProgress, UsageMeter, View, Watched
 from evalve.show.notebook import NotebookView, in_notebook
-from evalve.show.status_line import Style, fraction, last_line, plain_line, shortened, status_line
+from evalve.show.status_line import (
+    Style,
+    ended_now,
+    fraction,
+    last_line,
+    legible,
+    plain_line,
+    shortened,
+    status_line,
+)
 from evalve.show.terminal import OutputGuard, StatusArea, write_all
 
 Mode = Literal["auto", "plain", "off"]
+Workers = Mapping[tuple[str, str], str]
+"""How many samples run at once, in words, by experiment and evaluation."""
 
 MOST_LINES = 5
 QUIET_S = 2.0
@@ -28,8 +39,12 @@ def make_progress(
     stream_fd: int | None,
     environ: Mapping[str, str],
     now_s: Callable[[], float] = time.monotonic,
+    every_sample: Workers | None = None,
 ) -> Progress:
-    """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards."""
+    """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards.
+
+    With `every_sample` a log has a line for each, because they take minutes; it says how many run at once.
+    """
     kind = choose(mode, tty=_is_terminal(stream_fd), notebook=in_notebook(), environ=environ)
     unicode = speaks_unicode(environ)
     view: View
@@ -39,6 +54,8 @@ def make_progress(
         return SilentProgress()
     elif kind == "terminal":
         view = TerminalView(stream_fd, Style(unicode=unicode, colour=not environ.get("NO_COLOR")))
+    elif every_sample is not None:
+        view = SampleLinesView(stream_fd, every_sample, unicode=unicode)
     else:
         view = PlainView(stream_fd, unicode=unicode)
     return LiveProgress(view, now_s=now_s)
@@ -171,6 +188,41 @@ class PlainView:
         except OSError:
             # nobody reads any more
             self._fd = None
+
+
+class SampleLinesView(PlainView):
+    """Lines for a log of long samples: how many run at once, then one line for each that has ended."""
+
+    def __init__(self, fd: int, workers: Workers, *, unicode: bool = True) -> None:
+        super().__init__(fd, unicode=unicode)
+        self._workers = workers
+
+    def draw(self, running: Sequence[Watched], now_s: float) -> None:
+        for watched in running:
+            self._catch_up(watched)
+
+    def ended(self, watched: Watched, now_s: float) -> None:
+        self._catch_up(watched)
+        self._write(last_line(watched.tally, now_s=now_s))
+
+    def _catch_up(self, watched: Watched) -> None:
+        """What was not told yet; `milestone` counts the lines about samples, and one for the beginning."""
+        tally = watched.tally
+        whose = f" ({legible(f'{tally.experiment}: {tally.evaluation}')})" if len(self._workers) > 1 else ""
+        if watched.milestone == 0:
+            watched.milestone = 1
+            workers = self._workers.get((tally.experiment, tally.evaluation)) or str(tally.limit or "?")
+            self._write(f"{_running_with(workers)}{whose}")
+        total = "?" if tally.total is None else tally.total
+        while watched.milestone <= ended_now(tally):
+            self._write(f"Completed {tally.skipped + watched.milestone}/{total} samples{whose}")
+            watched.milestone += 1
+
+
+def _running_with(workers: str) -> str:
+    if workers == "1":
+        return "Running sequential evaluation with 1 worker"
+    return f"Running concurrent evaluation with {workers} workers"
 
 
 def is_worth_a_line(watched: Watched, quarters: int, now_s: float) -> bool:

@@ -1,0 +1,109 @@
+"""From a declared experiment to ordinary evaluations: one for each dataset and each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalve.contracts import EvaluationSpec, Lender, Rows, Runnable
+from evalve.declare.datasets import Dataset
+from evalve.declare.rows import lacks
+from evalve.errors import DatasetError
+from evalve.experiments.answering import Ask, Task, asking_model
+from evalve.experiments.declared import Declared
+from evalve.experiments.models import Asked, open_model
+from evalve.experiments.rows import SizedRows, Source
+from evalve.experiments.scoring import Scorer
+from evalve.options import Options
+
+METHOD = "yaml 1"
+"""How the fingerprint is made: another method tells nothing about a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Somebody who answers: how to ask, what each attempt is lent, how many at once by default."""
+
+    ask: Ask
+    lenders: Mapping[str, Lender]
+    recommended_concurrency: int | None = None
+
+
+def build(
+    declared: Declared, options: Options, environ: Mapping[str, str], *, experiment: str
+) -> list[Runnable]:
+    """The evaluations of an experiment, in the order of the file."""
+    scorers = [_with_judge(scorer, environ) for scorer in declared.scorers]
+    found = []
+    for asked in declared.asked:
+        who = _who(declared, asked, options, environ)
+        for source in declared.sources:
+            found.append(_evaluation(declared, asked, source, who, scorers, options, experiment))
+    return found
+
+
+def _evaluation(
+    declared: Declared,
+    asked: Asked,
+    source: Source,
+    who: Who,
+    scorers: Sequence[Scorer],
+    options: Options,
+    experiment: str,
+) -> Runnable:
+    columns = declared.columns(source)
+    task = Task(declared.prompt, declared.expected, scorers, who.ask, lent=tuple(who.lenders))
+    own = replace(options, model=(asked.full_name or asked.name,), experiment=experiment)
+    if own.max_concurrency is None and who.recommended_concurrency is not None:
+        own = replace(own, max_concurrency=who.recommended_concurrency)
+    name = f"{source.name}[{asked.name}]"
+    fingerprint = {
+        "method": METHOD,
+        "experiment": declared.recorded(),
+        "captured model": asked.recorded(),
+        **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
+    }
+    return Runnable(
+        spec=EvaluationSpec(
+            experiment=experiment,
+            key=f"{declared.entry.place.path.name}::{name}",
+            name=name,
+            columns=columns,
+            fingerprint=fingerprint,
+        ),
+        function=task.evaluate,
+        call=task.evaluate,
+        is_async=True,
+        rows=lambda: _rows(source, columns, own.samples),
+        options=own,
+        retries=declared.entry.get("retries"),
+        lenders=who.lenders,
+        variant={"model": asked.name},
+        path=str(declared.entry.place.path),
+    )
+
+
+def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
+    def checked() -> Any:
+        for number, row in enumerate(source.open(), 1):
+            for column in columns:
+                if column not in row:
+                    raise DatasetError(f"row {number} of {source.label} {lacks(column, list(row))}")
+            yield row
+
+    dataset = Dataset(checked, columns, source.where)
+    return SizedRows(dataset.open(limit), source.count(limit))
+
+
+def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[str, str]) -> Who:
+    model, arguments = open_model(asked, environ)
+    return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+
+
+def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:
+    judge = scorer.arguments.get("model")
+    if not isinstance(judge, Asked):
+        return scorer
+    model, arguments = open_model(judge, environ)
+    return replace(scorer, arguments={**scorer.arguments, **arguments, "model": model})

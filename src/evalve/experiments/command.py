@@ -1,0 +1,197 @@
+"""`evalve run NAME …`: experiments of the file, run side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalve import wiring
+from evalve.errors import EvalveError, OptionError
+from evalve.experiments.building import build
+from evalve.experiments.configuration import Configuration, project_folder
+from evalve.experiments.declared import Declared, declared_named
+from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
+from evalve.gate.budget import SharedBudget
+from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
+from evalve.secrecy import Environment
+from evalve.show import figures
+from evalve.show.overview import skip_reasons
+from evalve.show.pytest_summary import Told, failure_text, summary_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was typed after `evalve run`."""
+
+    names: list[str]
+    options: Options
+
+
+def names_experiments(words: Sequence[str], configuration: Configuration) -> bool:
+    """Whether the words after `run` name experiments of the file, of which each can be run; a file wins."""
+    document = configuration.document
+    if document is None or not words or any(Path(word.split("::", 1)[0]).exists() for word in words):
+        return False
+    known = [str(name) for name in document.section("experiments")]
+    if any(word in known for word in words):
+        return True
+    is_path = any(".py" in word or "::" in word or "/" in word for word in words)
+    return not is_path and bool(suggestion(words[0], known))  # a name that is misspelt
+
+
+def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
+    """Runs what the arguments name; the exit code, and what to tell afterwards."""
+    said = _parsed(arguments)
+    assert configuration.document is not None
+    environ = Environment(os.environ)
+    if said.options.experiment is not None and len(said.names) > 1:
+        raise OptionError("--experiment gives one experiment another name, and several were named")
+    together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
+    planned: list[Planned] = []
+    for name in dict.fromkeys(said.names):
+        declared, settings = _settled(name, said.options, configuration, environ)
+        planned += _planned(declared, settings, environ, together)
+    folder = project_folder(Path.cwd())
+    workers = {
+        (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
+        for one in planned
+    }
+    with wiring.progress_on(2, said.options, every_sample=workers) as progress:
+        ended = run_all(planned, progress=progress, folder=folder)
+    code = exit_code(ended)
+    again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
+    return code, _summary(ended, again)
+
+
+def without_fresh(arguments: Sequence[str]) -> list[str]:
+    return [argument for argument in arguments if argument not in ("--fresh", "--evalve-fresh")]
+
+
+def _settled(
+    name: str, said: Options, configuration: Configuration, environ: Mapping[str, str]
+) -> tuple[Declared, wiring.Settings]:
+    """The experiment with the models that are asked, and everything that is said about its run."""
+    document = configuration.document
+    assert document is not None
+    environment = from_environment(environ)
+    models = said.model or environment.model
+    declared = declared_named(document, name, models=models)
+    recorded_as = said.experiment or environment.experiment or name
+    options = configuration.options_for(name)
+    settings = wiring.Settings(
+        said=said,
+        environment=environment,
+        configuration=replace(configuration, experiments={recorded_as: options}),
+        experiment=recorded_as,
+        named=True,
+    )
+    return declared, settings
+
+
+def _planned(
+    declared: Declared,
+    settings: wiring.Settings,
+    environ: Mapping[str, str],
+    together: SharedBudget | None,
+) -> list[Planned]:
+    options = settings.options_for_any()
+    own = None if options.budget_usd is None else SharedBudget(options.budget_usd)
+    store = wiring.storage_for(None, options)
+    storage = wiring.storage_to_name(settings, None)
+    return [
+        Planned(runnable, store, storage, together or own)
+        for runnable in build(declared, options, environ, experiment=settings.experiment)
+    ]
+
+
+def _workers(options: Options) -> str:
+    return str(options.max_concurrency or 10)
+
+
+# -- what was typed
+
+
+def _parsed(arguments: Sequence[str]) -> Said:
+    parser = argparse.ArgumentParser(prog="evalve run", allow_abbrev=False, add_help=False)
+    parser.add_argument("names", nargs="+")
+    for option in OPTIONS:
+        names = [f"--{prefix}{name}" for name in (option.name, *option.aliases) for prefix in ("", "evalve-")]
+        if option.is_switch:
+            parser.add_argument(*names, dest=option.field, action="store_true", default=None)
+        else:
+            parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
+    said, unknown = parser.parse_known_intermixed_args(arguments)
+    if unknown:
+        raise OptionError(
+            f"unknown option {unknown[0]!r} for an experiment of evalve.yaml; `evalve run --help` names them"
+        )
+    return Said(
+        said.names,
+        Options(**{option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}),
+    )
+
+
+def _value(option: Option, given: Any) -> Any:
+    if given is None or option.is_switch:
+        return given
+    flag = f"--{option.name}"
+    if option.many:
+        return parse_texts(option, given, said_by=flag)
+    return parse_text(option, given[-1], said_by=flag)
+
+
+# -- what is told afterwards
+
+
+def _summary(ended: Sequence[Ended], again: str | None) -> Iterator[str]:
+    experiments = list(dict.fromkeys(one.planned.runnable.spec.experiment for one in ended))
+    for place, experiment in enumerate(experiments):
+        own = [one for one in ended if one.planned.runnable.spec.experiment == experiment]
+        told = [_told(one) for one in own]
+        if place:
+            yield ""
+        if len(experiments) > 1:
+            yield experiment
+        yield from summary_lines(
+            [one.to_plain() for one in told],
+            experiment=experiment,
+            storage=own[0].planned.storage,
+            all_told=True,
+            resume_command=again if any(one.interrupted for one in told) else None,
+        )
+        for one, said in zip(own, told, strict=True):
+            if one.outcome is not None and one.outcome.info.failed and not said.interrupted:
+                yield failure_text(said, one.outcome.info, one.planned.store)
+            if one.error is not None:
+                yield f"{said.name}: {one.error}"
+
+
+def _told(one: Ended) -> Told:
+    planned, outcome = one.planned, one.outcome
+    if outcome is None:
+        reason = (
+            str(one.error)
+            if isinstance(one.error, EvalveError)
+            else f"{type(one.error).__name__}: {one.error}"
+        )
+        return Told.about_broken(planned.runnable.spec, None, reason)
+    options = planned.runnable.options
+    rows = (outcome.info.total or 0) // (options.repeat or 1)
+    return Told.about(
+        outcome.info,
+        outcome.metrics,
+        ran=outcome.ran,
+        problems=outcome.problems,
+        interrupted=outcome.interrupted,
+        stop_reason=outcome.stop_reason,
+        calls=outcome.run.report["calls"],
+        storage=planned.storage,
+        rows_changed=outcome.run.report["rows_changed"],
+        skip_reasons=skip_reasons(planned.store, outcome.info),
+        asked_for=figures.first_rows(options.samples, rows if rows < (options.samples or 0) else None),
+    )
