@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evalve.options import OPTIONS
 from evalve.records import FAILURE_CLASSES
 from evalve.show.samples import LIMIT
 
@@ -20,6 +21,8 @@ EXAMPLES = """\
 examples:
   evalve init                                a first evaluation that needs no key
   evalve run eval_first.py --experiment first
+  evalve run docs_qa --concurrency 10        an experiment of evalve.yaml
+  evalve validate                            what is wrong with evalve.yaml
   evalve list                                experiments, newest first
   evalve show latest                         scores with their intervals, samples
   evalve show first --errors                 the samples that broke, with tracebacks
@@ -58,6 +61,12 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("--storage", metavar="URL", default=None, help=_STORAGE_HELP)
+    parser.add_argument(
+        "--config", metavar="FILE", help="instead of the project's evalve.yaml; with any command"
+    )
+    parser.add_argument(
+        "--env-file", metavar="FILE", help="variables, as NAME=value by line; with any command"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
     _add_first_steps(verbs)
     _add_reading(verbs)
@@ -77,12 +86,35 @@ _PATTERN_HELP = "'try-*', with * for any letters and ? for one"
 def _add_first_steps(verbs: Verbs) -> None:
     verbs.add_parser(
         "run",
-        help="run evaluations through pytest",
-        usage="evalve run [FILE[::NAME] ...] [pytest options]",
-        description="Runs pytest with these arguments; without a file, on every eval_*.py from here down.",
+        help="run evaluations through pytest, or experiments of evalve.yaml",
+        usage="evalve run [FILE[::NAME] ...] [pytest options]"
+        "\n       evalve run EXPERIMENT [EXPERIMENT ...] [options]",
+        description="Runs pytest with these arguments; without a file, on every eval_*.py from here down."
+        " A word that is no file names an experiment of evalve.yaml with `datasets:`. Several run side by side.",
+        epilog=_run_options(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    validate = verbs.add_parser(
+        "validate", help="check evalve.yaml: keys, names, files, columns; runs nothing"
+    )
+    validate.add_argument("--json", action="store_true", help="for machines")
+    validate.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of the file, for editors"
     )
     init = verbs.add_parser("init", help="write a first evaluation that needs no key")
     init.add_argument("directory", nargs="?", default=".", metavar="DIR")
+    init.add_argument(
+        "--agents", action="store_true", help="an experiment in evalve.yaml that asks a command-line agent"
+    )
+
+
+def _run_options() -> str:
+    lines = ["options, beside those of pytest:"]
+    for option in OPTIONS:
+        metavar = f" {option.metavar}" if option.metavar else ""
+        names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
+        lines.append(f"  {names}{metavar}\n      {option.help.replace('%%', '%')}")
+    return "\n".join(lines)
 
 
 def _add_reading(verbs: Verbs) -> None:

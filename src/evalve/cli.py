@@ -66,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _command(arguments: list[str]) -> int:
-    arguments = _with_environment(arguments)
+    if "simulate" not in arguments:  # whose own file is another one
+        arguments = _with_environment(arguments)
     place = _place_of_verb(arguments)
     if place is None:
         said = command_line().parse_args(arguments)
@@ -142,8 +143,19 @@ def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
     return run_pytest([*passed_on, *storage])
 
 
+def _validate(said: argparse.Namespace) -> int:
+    from evalve.experiments import schema, validation
+
+    if said.schema:
+        sys.stdout.write(schema.schema_text())
+        return OK
+    report = validation.validated(Path.cwd())
+    _print([validation.report_json(report)] if said.json else validation.report_lines(report))
+    return OK if report.is_valid else FAILED
+
+
 def _init(said: argparse.Namespace) -> int:
-    return _print(start(Path(said.directory)))
+    return _print(start(Path(said.directory), agents=said.agents))
 
 
 def _list(said: argparse.Namespace) -> int:
@@ -353,6 +365,7 @@ def _print(lines: Iterable[str]) -> int:
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "init": _init,
+    "validate": _validate,
     "list": _list,
     "show": _show,
     "compare": _compare,

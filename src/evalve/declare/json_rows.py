@@ -27,7 +27,7 @@ def begins_array(path: Path) -> bool:
 
 
 def array_rows(path: Path) -> Iterator[Any]:
-    """What stands in the array; a `DatasetError` with the line, after the rows before it, where it is not JSON."""
+    """What stands in the array; what is not JSON is a `DatasetError`, after the rows before it."""
     with path.open(encoding="utf-8-sig") as file:
         text = _Text(file, path)
         text.expect("[")

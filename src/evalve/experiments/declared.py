@@ -72,10 +72,10 @@ def declared_named(
     folder = document.path.parent
     if "datasets" not in entry.values:
         raise OptionError(
-            f"{entry.place}: experiments.{name} has no `datasets:`, so there is nothing to run; its options hold "
-            f"for `evalve run FILE --experiment {name}`"
+            f"{entry.place}: experiments.{name} has no `datasets:`, so there is nothing to run; its options "
+            f"hold for `evalve run FILE --experiment {name}`"
         )
-    sources = [source_of(_dataset(document, entry, one), folder) for one in entry.names("datasets")]
+    sources = [source_of(dataset_named(document, entry, one), folder) for one in entry.names("datasets")]
     if models:
         asked = [asked_named(document, one, where=said_by, who=f"experiments.{name}") for one in models]
     else:
@@ -115,7 +115,7 @@ def _key(document: Document, name: str) -> Any:
     return known[name]
 
 
-def _dataset(document: Document, entry: Entry, name: str) -> Entry:
+def dataset_named(document: Document, entry: Entry, name: str) -> Entry:
     known = {str(key): key for key in document.section("datasets")}
     if name not in known:
         hint = suggestion(name, known) or (
@@ -136,8 +136,8 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
         if mode is not None and one.mode != mode:
             is_one = "an agent" if one.is_agent else "a model that is asked directly"
             raise OptionError(
-                f"{entry.where('evaluation_mode')}: {whose} says evaluation_mode: {mode}, and {one.name!r} is "
-                f"{is_one}; write evaluation_mode: {one.mode}, or name another model"
+                f"{entry.where('evaluation_mode')}: {whose} says evaluation_mode: {mode}, and {one.name!r} "
+                f"is {is_one}; write evaluation_mode: {one.mode}, or name another model"
             )
         if not one.is_agent and "files" in entry.values:
             raise OptionError(
@@ -154,8 +154,8 @@ def _texts(entry: Entry) -> tuple[str, str | None]:
     prompt = entry.get("prompt")
     if prompt is None:
         raise OptionError(
-            f'{entry.place}: experiments.{entry.name} says nothing to ask: add `prompt: "{{question}}"`, with a '
-            "column of the dataset in braces"
+            f'{entry.place}: experiments.{entry.name} says nothing to ask: add `prompt: "{{question}}"`, '
+            "with a column of the dataset in braces"
         )
     expected = entry.get("expected")
     if expected is not None and "{" not in str(expected):
@@ -198,6 +198,6 @@ def _check_columns(declared: Declared) -> None:
             for column in (column for one in templates for column in columns_of(one)):
                 if column not in first:
                     raise OptionError(
-                        f"{entry.where(key)}: experiments.{entry.name}: {key} names the column {column!r}, and "
-                        f"row 1 of {source.label} {lacks(column, [str(name) for name in first])}"
+                        f"{entry.where(key)}: experiments.{entry.name}: {key} names the column {column!r}, "
+                        f"and row 1 of {source.label} {lacks(column, [str(name) for name in first])}"
                     )

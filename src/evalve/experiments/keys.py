@@ -120,7 +120,7 @@ class Key:
     help: str
     aliases: tuple[str, ...] = ()
     throughput: bool = False
-    """Whether it says only how fast something runs, or how much of it: it may change when a run is resumed."""
+    """Whether it says only how fast something runs, or how much of it: a resumed run may change it."""
 
 
 @dataclass(frozen=True, slots=True)

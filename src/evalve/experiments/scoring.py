@@ -57,8 +57,8 @@ def scorers_of(entry: Entry, folder: Path, *, judge: Any = None) -> list[Scorer]
             )
         if scorer.needs_expected and "expected" not in entry.values:
             raise OptionError(
-                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer with "
-                "what is right: add `expected:` with the column that has it"
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer "
+                "with what is right: add `expected:` with the column that has it"
             )
     return found
 

@@ -83,7 +83,7 @@ def interruptible(
 
 @contextmanager
 def forwarding_interrupts() -> Iterator[contextvars.Context]:
-    """A context for what runs evaluations, one or several beside each other, while this thread gets their signals."""
+    """A context for evaluations, one or several beside each other, whose signals this thread gets."""
     context = contextvars.copy_context()
     if _FORWARDED.get() is not None or threading.current_thread() is not threading.main_thread():
         yield context
