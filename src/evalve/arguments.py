@@ -90,7 +90,8 @@ def _add_first_steps(verbs: Verbs) -> None:
         usage="evalve run [FILE[::NAME] ...] [pytest options]"
         "\n       evalve run EXPERIMENT [EXPERIMENT ...] [options]",
         description="Runs pytest with these arguments; without a file, on every eval_*.py from here down."
-        " A word that is no file names an experiment of evalve.yaml with `datasets:`. Several run side by side.",
+        " A word that is not a file names an experiment of evalve.yaml with `datasets:`; several run beside"
+        " each other.",
         epilog=_run_options(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -80,11 +80,10 @@ FILES = Kind(
     ),
 )
 ARGV = Kind(
-    "a list of words, as in [python3, agent.py, '{prompt}'], or one line",
-    {"anyOf": [TEXT.schema, {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}]},
+    "a list of words, as in [python3, agent.py, '{prompt}']",
+    {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
     lambda value: (
-        _is_text(value)
-        or (isinstance(value, list) and bool(value) and all(isinstance(i, str | int | float) for i in value))
+        isinstance(value, list) and bool(value) and all(isinstance(i, str | int | float) for i in value)
     ),
 )
 _EVALUATOR = {
@@ -187,29 +186,51 @@ API_MODEL = Table(
     required=("model",),
 )
 
+SECONDS = Kind(
+    "a number of seconds above 0",
+    {"type": "number", "exclusiveMinimum": 0},
+    lambda value: _is_number(value) and value > 0,
+)
+ON_OR_OFF = Kind(
+    "on or off",
+    {"enum": [True, False, "on", "off"]},
+    lambda value: isinstance(value, bool) or value in ("on", "off"),
+)
+WORDS = Kind(
+    "a list of words",
+    {"type": "array", "items": {"type": ["string", "number"]}},
+    lambda value: isinstance(value, list) and all(isinstance(item, str | int | float) for item in value),
+)
 AGENT_MODEL = Table(
     (
-        Key(
-            "agent", TEXT, "the adapter: claude-code, codex, gemini-cli, command, python, or an installed one"
-        ),
-        Key(
-            "command",
-            ARGV,
-            "for agent: command; {prompt}, {project}, {model} and {workspace} stand for values",
-        ),
-        Key("answer", ANYTHING, "where the answer is: last_line, text, json, jsonl, regex …"),
+        Key("agent", TEXT, "claude-code, codex, gemini-cli, command, python, or one that is installed"),
         Key("model", TEXT, "the model that the agent uses"),
-        Key("version", ANYTHING, "the command that tells its version"),
-        Key("env", TEXTS_BY_NAME, "variables for the agent"),
+        Key("command", ARGV, "of agent: command; with {prompt}, {project}, {workspace}, {model} …"),
+        Key("answer", TEXT, "where the answer is in the output: last_line, text, json, jsonl, regex"),
+        Key("field", TEXT, "of answer: json or jsonl: the field that has it"),
+        Key("pattern", TEXT, "of answer: regex: the expression whose first group is the answer"),
+        Key("function", TEXT, "of agent: python: package.module:function"),
+        Key("program", TEXT, "another path for the program that the adapter calls"),
+        Key("arguments", WORDS, "more arguments for its command"),
+        Key("environment", TEXTS_BY_NAME, "variables that the agent is given", aliases=("env",)),
+        Key("readable", WORDS, "what it may read although it is confined"),
         Key(
-            "gateway",
+            "confine",
             Kind(
-                "on or off", {"enum": [True, False, "on", "off"]}, lambda v: v in (True, False, "on", "off")
+                "auto, off, bubblewrap or landlock",
+                {"type": ["string", "boolean"]},
+                lambda v: isinstance(v, str | bool),
             ),
-            "off: the agent calls its provider itself",
+            "what keeps it from reading and writing elsewhere",
         ),
-        Key("base_url", TEXT, "the address of the provider behind the gateway"),
-        Key("api_key", TEXT, "${VARIABLE}: the key that the gateway sends; the agent never has it"),
+        Key(
+            "gateway", ON_OR_OFF, "off: it calls its provider itself, and no call of it is limited or counted"
+        ),
+        Key("timeout_s", SECONDS, "how long it may run"),
+        Key("startup_s", SECONDS, "until its first output"),
+        Key("silence_s", SECONDS, "without any output"),
+        Key("grace_s", SECONDS, "until it is killed after it was asked to end"),
+        Key("memory_limit_mb", SECONDS, "for it and all that it starts"),
         Key("extends", NAMES, "entries whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers"),
     ),

@@ -178,6 +178,7 @@ def _keys_in_clear(document: Document, keys: Keys, entry: dict[Any, Any]) -> Ite
         (("api_key",), entry.get("api_key")),
         *_named_like_keys(entry, "headers"),
         *_named_like_keys(entry, "env"),
+        *_named_like_keys(entry, "environment"),
     ]
     for inner, value in found:
         if value is None or _VARIABLE.search(str(value)):
@@ -198,6 +199,6 @@ def _named_like_keys(entry: dict[Any, Any], section: str) -> Iterator[tuple[Keys
 
 
 def _variable_for(name: Any, inner: Keys) -> str:
-    if inner[0] == "env":
+    if inner[0] in ("env", "environment"):
         return str(inner[-1])
     return re.sub(r"[^A-Z0-9]+", "_", f"{name}_API_KEY".upper()).strip("_")

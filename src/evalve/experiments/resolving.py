@@ -8,10 +8,14 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.experiments.document import Document, Place
-from evalve.experiments.keys import API_MODEL, DATASET, EXPERIMENT, option_keys
+from evalve.experiments.keys import AGENT_MODEL, API_MODEL, DATASET, EXPERIMENT, option_keys
 from evalve.options import suggestion
 
-_TABLES = {"experiments": EXPERIMENT, "models": API_MODEL, "datasets": DATASET}
+_ALIASES = {
+    "experiments": {name: key.name for name, key in EXPERIMENT.by_name.items()},
+    "models": {name: key.name for table in (API_MODEL, AGENT_MODEL) for name, key in table.by_name.items()},
+    "datasets": {name: key.name for name, key in DATASET.by_name.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,8 @@ def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[
 
 def first_name(section: str, key: str) -> str:
     """`samples` for `limit`, `evaluators` for `metrics`."""
-    known = _TABLES[section].by_name.get(key)
-    if known is not None:
-        return known.name
+    if key in _ALIASES[section]:
+        return _ALIASES[section][key]
     option = option_keys().get(key) if section == "experiments" else None
     return key if option is None else option.field
 

@@ -29,7 +29,7 @@ experiments:
   debug: {extends: documents, concurrency: 1, limit: 3}
 """
 
-AGENT = '''"""A small agent: it reads context.md and prints a number of the line that is nearest to the question.
+AGENT = '''"""A small agent: it reads context.md and prints a number of the line nearest to the question.
 
 Replace it with any program. It starts in its own workspace; what it prints last is its answer.
 """
