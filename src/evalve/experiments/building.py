@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from evalve.contracts import EvaluationSpec, Lender, Rows, Runnable
@@ -11,6 +12,7 @@ from evalve.declare.datasets import Dataset
 from evalve.declare.rows import lacks
 from evalve.errors import DatasetError
 from evalve.experiments.answering import Ask, Task, asking_model
+from evalve.experiments.configuration import project_folder
 from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
@@ -97,8 +99,19 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
 
 
 def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[str, str]) -> Who:
-    model, arguments = open_model(asked, environ)
-    return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+    if not asked.is_agent:
+        model, arguments = open_model(asked, environ)
+        return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+    from evalve.experiments import agents  # with the supervisor, which models do without
+
+    agent = agents.open_agent(asked, environ, folder=declared.folder)
+    taken = {column for source in declared.sources for column in declared.columns(source)}
+    lent = agents.WORKSPACE if agents.WORKSPACE not in taken else f"{agents.WORKSPACE}_lent"
+    ask = agents.asking_agent(
+        agent, declared.files, folder=declared.folder, lent=lent, timeout_s=options.timeout_s
+    )
+    workspace = agents.workspace_for(project_folder(Path.cwd()), declared.entry.get("keep", "failed"))
+    return Who(ask, {lent: workspace}, agent.recommended_concurrency)
 
 
 def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve import wiring
+from evalve.contracts import EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
@@ -171,6 +172,15 @@ def _summary(ended: Sequence[Ended], again: str | None) -> Iterator[str]:
                 yield f"{said.name}: {one.error}"
 
 
+def _stored(planned: Planned) -> EvaluationInfo | None:
+    spec = planned.runnable.spec
+    try:
+        infos = planned.store.evaluations(spec.experiment)
+    except EvalveError:
+        return None  # nothing is recorded yet, or the store is what broke
+    return next((info for info in infos if info.spec.key == spec.key), None)
+
+
 def _told(one: Ended) -> Told:
     planned, outcome = one.planned, one.outcome
     if outcome is None:
@@ -179,7 +189,7 @@ def _told(one: Ended) -> Told:
             if isinstance(one.error, EvalveError)
             else f"{type(one.error).__name__}: {one.error}"
         )
-        return Told.about_broken(planned.runnable.spec, None, reason)
+        return Told.about_broken(planned.runnable.spec, _stored(planned), reason)
     options = planned.runnable.options
     rows = (outcome.info.total or 0) // (options.repeat or 1)
     return Told.about(
