@@ -566,6 +566,27 @@ class Lender(Protocol):
         """Entered before the attempt, left after it whatever happens; `context.ended` then says how."""
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayLease:
+    """What an attempt, or a whole process, is lent of the gateway: an address that knows whose calls come.
+
+    Programs are given it as their provider's address, and the token as their only key.
+    """
+
+    url: str = field(repr=False)
+    """`http://127.0.0.1:PORT/t/TOKEN`: the token stands in the path, since not every client can send a
+    header of its own."""
+    token: str = field(repr=False)
+    """Accepted as the key as well: in `authorization`, `x-api-key`, `api-key` or `x-goog-api-key`."""
+
+    def base_url(self, upstream: str) -> str:
+        """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.
+
+        It stands for the origin of the provider; what a client appends by itself (`/v1/messages`) follows.
+        """
+        return f"{self.url}/{upstream}"
+
+
 def is_lender(value: object) -> bool:
     """Asked of its class: a mock has every attribute itself."""
     return not isinstance(value, type) and callable(getattr(type(value), "lend", None))
