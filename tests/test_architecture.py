@@ -39,7 +39,18 @@ KERNEL = {
     "variables",
 }
 WIRING = {"checking", "gating", "wiring", "worker_process"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
+ROOMS = {
+    "agents",
+    "declare",
+    "engines",
+    "evaluators",
+    "gate",
+    "runner",
+    "sandboxes",
+    "show",
+    "simulator",
+    "storage",
+}
 DOORS = {
     "arguments",
     "cli",
