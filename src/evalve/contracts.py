@@ -379,6 +379,23 @@ class Tally:
     """What holds calls back now, in words: `input tokens 98%: next in 0.4 s`."""
     spent: Callable[[], str] = lambda: ""
     """What calls came to so far, in words: `34 cached, 0.120 USD`."""
+    agents: dict[int, RunningAgent] = field(default_factory=dict)
+    """Those that are running now, in the order of their beginning."""
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """An agent's process as it was last seen."""
+
+    agent: str
+    sample_id: str
+    started_s: float | None = None
+    """`time.monotonic()` at its real start; `None` before."""
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    output_bytes: int = 0
+    doing: str = ""
+    """The kind of its last event."""
 
 
 class Progress(Protocol):

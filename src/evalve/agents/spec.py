@@ -11,7 +11,7 @@ from evalve.contracts import GatewayLease
 from evalve.records import FailureClass
 
 Argument = str | tuple[str, ...]
-"""Of a command: a text with `{placeholders}`, or several that are left out together where one has no value."""
+"""A text with `{placeholders}`, or several that are left out together where one has no value."""
 
 Confinement = Literal["bubblewrap", "landlock", "none"]
 """What keeps an agent from reading and writing elsewhere."""
@@ -100,7 +100,7 @@ class AgentSpec:
 
     name: str
     command: tuple[Argument, ...]
-    """Placeholders: prompt, prompt_file, model, workspace, home, project, base_url."""
+    """With the placeholders of `filling.py`; `{arguments}` stands for those that a person adds."""
     reader: Callable[[], Reader]
     verdict: Verdict = _no_fault
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -116,8 +116,6 @@ class AgentSpec:
     """Written into that folder before the start; with placeholders."""
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
     """Set where a gateway is lent; with the placeholders base_url and token."""
-    gateway_command: tuple[Argument, ...] = ()
-    """Arguments that take the place of `{gateway}` in the command where a gateway is lent."""
     gateway_files: Mapping[str, str] = field(default_factory=dict)
     """Written into the home folder where a gateway is lent; with placeholders."""
     upstream: str | None = None
@@ -142,7 +140,7 @@ class AgentTask:
     directory: Path
     """Its workspace: the current directory of the program."""
     home: Path | None = None
-    """A directory for its configuration, which nobody else has; `None` for one that lasts as long as the run."""
+    """For its configuration, which nobody else has; `None` for one that lasts as long as the run."""
     gateway: GatewayLease | None = None
     model: str | None = None
     timeout_s: float | None = None
