@@ -38,8 +38,19 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"checking", "experiments", "gating", "wiring", "worker_process"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
+WIRING = {"agent_wiring", "checking", "experiments", "gating", "wiring", "worker_process"}
+ROOMS = {
+    "agents",
+    "declare",
+    "engines",
+    "evaluators",
+    "gate",
+    "runner",
+    "sandboxes",
+    "show",
+    "simulator",
+    "storage",
+}
 DOORS = {
     "arguments",
     "cli",

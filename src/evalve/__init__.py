@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalve.agent_wiring import agent as agent
     from evalve.contracts import parked as parked
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
@@ -76,6 +77,7 @@ _HOMES = {
     "Result": "evalve.records",
     "Score": "evalve.records",
     "Workspace": "evalve.sandboxes.workspace",
+    "agent": "evalve.agent_wiring",
     "async_http_client": "evalve.gating",
     "evaluator": "evalve.evaluators",
     "foreach": "evalve.declare.foreach",
@@ -119,6 +121,7 @@ __all__ = [
     "StreamBroken",
     "WorkerDied",
     "Workspace",
+    "agent",
     "async_http_client",
     "evaluator",
     "foreach",

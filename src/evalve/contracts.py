@@ -379,6 +379,23 @@ class Tally:
     """What holds calls back now, in words: `input tokens 98%: next in 0.4 s`."""
     spent: Callable[[], str] = lambda: ""
     """What calls came to so far, in words: `34 cached, 0.120 USD`."""
+    agents: dict[int, RunningAgent] = field(default_factory=dict)
+    """Those that are running now, in the order of their beginning."""
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """An agent's process as it was last seen."""
+
+    agent: str
+    sample_id: str
+    started_s: float | None = None
+    """`time.monotonic()` at its real start; `None` before."""
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    output_bytes: int = 0
+    doing: str = ""
+    """The kind of its last event."""
 
 
 class Progress(Protocol):
@@ -564,6 +581,27 @@ class Lender(Protocol):
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:
         """Entered before the attempt, left after it whatever happens; `context.ended` then says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLease:
+    """What an attempt, or a whole process, is lent of the gateway: an address that knows whose calls come.
+
+    Programs are given it as their provider's address, and the token as their only key.
+    """
+
+    url: str = field(repr=False)
+    """`http://127.0.0.1:PORT/t/TOKEN`: the token stands in the path, since not every client can send a
+    header of its own."""
+    token: str = field(repr=False)
+    """Accepted as the key as well: in `authorization`, `x-api-key`, `api-key` or `x-goog-api-key`."""
+
+    def base_url(self, upstream: str) -> str:
+        """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.
+
+        It stands for the origin of the provider; what a client appends by itself (`/v1/messages`) follows.
+        """
+        return f"{self.url}/{upstream}"
 
 
 def is_lender(value: object) -> bool:
