@@ -38,7 +38,7 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"checking", "gating", "wiring", "worker_process"}
+WIRING = {"checking", "gateways", "gating", "wiring", "worker_process"}
 ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
 DOORS = {
     "arguments",
