@@ -221,6 +221,8 @@ class GatewayServer:
         try:
             return await _Delivery(request, outgoing, call, relay, self._patience).done()
         except (asyncio.CancelledError, ConnectionError):
+            if relay.head.cancelled():  # it is the call that was ended
+                raise Refused(503, "the run has stopped, and its calls with it") from None
             self._underway.client_gone(key, relay)
             raise
 
