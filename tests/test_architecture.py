@@ -38,7 +38,7 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"agent_wiring", "checking", "experiments", "gating", "wiring", "worker_process"}
+WIRING = {"agent_wiring", "checking", "experiments", "gateways", "gating", "wiring", "worker_process"}
 ROOMS = {
     "agents",
     "declare",
