@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalve import agent_wiring
+from evalve.agents.spec import AgentTask
+from evalve.contracts import Lender
 from evalve.errors import OptionError
 from evalve.experiments.answering import Ask, fill_workspace
 from evalve.experiments.models import Asked
 from evalve.sandboxes.workspace import Workspace
 
 WORKSPACE = "workspace"
-_OURS = frozenset({"agent", "description"})
+GATEWAY = "gateway"
+_OURS = frozenset({"agent", "cache", "description"})
 
 
 def open_agent(asked: Asked, environ: Mapping[str, str], *, folder: Path) -> Any:
@@ -33,17 +36,33 @@ def _in_project(value: Any, folder: Path) -> Any:
     return [_in_project(item, folder) for item in value] if isinstance(value, list) else value
 
 
-def workspace_for(home: Path, keep: str) -> Workspace:
-    return Workspace(keep=keep, directory=home / ".evalve")  # type: ignore[arg-type]  # checked as a key
+def lenders_for(asked: Asked, home: Path, keep: str, taken: Collection[str]) -> dict[str, Lender]:
+    """What each attempt is lent, by names that no column has: a workspace first."""
+    found: dict[str, Lender] = {
+        # checked as a key of the file
+        _free(WORKSPACE, taken): Workspace(keep=keep, directory=home / ".evalve")  # type: ignore[arg-type]
+    }
+    if asked.entry.get("cache") in (True, "on") and asked.entry.get("gateway", True) not in (False, "off"):
+        from evalve import gateways
+
+        found[_free(GATEWAY, taken)] = gateways.gateway(cache=True)
+    return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    return name if name not in taken else f"{name}_lent"
 
 
 def asking_agent(
-    agent: Any, files: Mapping[str, Any], *, folder: Path, lent: str, timeout_s: float | None
+    agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Sequence[str], timeout_s: float | None
 ) -> Ask:
+    workspace, *gateway = lent
+
     async def ask(prompt: str, row: Mapping[str, Any], loans: Mapping[str, Any]) -> str:
-        directory: Path = loans[lent].path
+        directory: Path = loans[workspace].path
         await fill_workspace(directory, files, row, folder)
-        run = await agent(prompt, directory, timeout_s=timeout_s)
+        lease = loans[gateway[0]] if gateway else None
+        run = await agent.run(AgentTask(prompt, directory, gateway=lease, timeout_s=timeout_s))
         return str(run.answer)
 
     return ask

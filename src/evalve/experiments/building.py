@@ -106,12 +106,12 @@ def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[st
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
     taken = {column for source in declared.sources for column in declared.columns(source)}
-    lent = agents.WORKSPACE if agents.WORKSPACE not in taken else f"{agents.WORKSPACE}_lent"
+    keep = declared.entry.get("keep", "failed")
+    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)
     ask = agents.asking_agent(
-        agent, declared.files, folder=declared.folder, lent=lent, timeout_s=options.timeout_s
+        agent, declared.files, folder=declared.folder, lent=list(lenders), timeout_s=options.timeout_s
     )
-    workspace = agents.workspace_for(project_folder(Path.cwd()), declared.entry.get("keep", "failed"))
-    return Who(ask, {lent: workspace}, agent.recommended_concurrency)
+    return Who(ask, lenders, agent.recommended_concurrency)
 
 
 def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:

@@ -32,6 +32,8 @@ class Configuration:
     limits: Any = None
     """As it stands there; the gate reads it."""
     prices: Any = None
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The entries of `models:` as they stand there; the gateway reads where some of them are."""
     document: Document | None = None
     """The file itself, with the lines of what it says."""
 
@@ -114,5 +116,8 @@ def _configuration(document: Document) -> Configuration:
         },
         limits=document.content.get("limits"),
         prices=document.content.get("prices"),
+        models={
+            str(name): dict(entry_of(document, "models", name).values) for name in document.section("models")
+        },
         document=document,
     )

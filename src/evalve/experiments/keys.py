@@ -226,6 +226,7 @@ AGENT_MODEL = Table(
         Key(
             "gateway", ON_OR_OFF, "off: it calls its provider itself, and no call of it is limited or counted"
         ),
+        Key("cache", ON_OR_OFF, "on: answers to its calls are cached, as those of models are (off)"),
         Key("timeout_s", SECONDS, "how long it may run"),
         Key("startup_s", SECONDS, "until its first output"),
         Key("silence_s", SECONDS, "without any output"),
