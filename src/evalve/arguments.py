@@ -217,7 +217,14 @@ def _add_planning(verbs: Verbs) -> None:
         description="Says what a run will take. Figures come from the options, else from earlier records.",
     )
     plan.add_argument("what", metavar="FILE[::NAME]|EXPERIMENT|latest")
-    plan.add_argument("--samples", type=_count, metavar="N", help="plan for N samples")
+    plan.add_argument("--samples", "--limit", type=_count, metavar="N", help="plan for N samples")
+    plan.add_argument(
+        "--concurrency",
+        "--max-concurrency",
+        type=_times,
+        metavar="N",
+        help="of an experiment of evalve.yaml: so many at once",
+    )
     plan.add_argument("--repeat", type=_times, metavar="K", help="each K times")
     plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
     plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")

@@ -193,6 +193,23 @@ def _peak_bytes(shown: dict[str, list[dict[str, list[dict[str, dict[str, int]]]]
     return shown["evaluations"][0]["runs"][-1]["report"]["peak_memory_bytes"]
 
 
+def test_a_plan_says_calls_duration_and_memory_beforehand(project: Project) -> None:
+    environ = prepared(project)
+
+    first = project.evalve("plan", NAME, "--limit", "6", **environ)
+    project.evalve("run", NAME, **environ)
+    then = project.evalve("plan", NAME, "--concurrency", "4", **environ)
+    plain = json.loads(project.evalve("plan", NAME, "--json", **environ).out)
+
+    assert first.code == 0
+    assert "duration  not known, nothing is recorded yet: 6 samples, 5 at once" in first.out
+    assert "memory    5 at once × 15 B of context = 75 B (largest context 15 B)" in first.out
+    assert "calls     0: none of the recorded samples called a model" in then.out
+    assert "8 samples, 4 at once, " in then.out
+    assert plain["plans"][0]["concurrency"] == 5
+    assert plain["plans"][0]["duration_s"] > 0
+
+
 def test_init_writes_such_a_project(project: Project) -> None:
     environ = prepared(project)
     folder = project.folder / "new"
