@@ -161,8 +161,8 @@ class Preparing:
         if max(len(argument.encode()) for argument in command) > LONGEST_ARGUMENT_BYTES:
             raise AgentError(
                 f"{self._spec.name}: the prompt has {len(task.prompt.encode()):,} bytes, and an argument of "
-                f"a program takes {LONGEST_ARGUMENT_BYTES:,}; put the long text in a file of the workspace and "
-                "name it in the prompt, or let the command read {prompt_file}",
+                f"a program takes {LONGEST_ARGUMENT_BYTES:,}; put the long text in a file of the workspace "
+                "and name it in the prompt, or let the command read {prompt_file}",
                 failure_class="code",
             )
         return command
