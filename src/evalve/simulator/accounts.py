@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 
 from evalve.simulator.asks import Ask
-from evalve.simulator.behaviour import DIMENSIONS, Dimension, Limits, PromptCache, Ramp
-from evalve.simulator.buckets import Bucket
+from evalve.simulator.behaviour import PromptCache, Ramp
+from evalve.simulator.ledger import Ledger
 from evalve.simulator.tokens import count_bytes
 
 
@@ -28,40 +28,13 @@ class InputUsage:
 class Account:
     """What one key has used of one pool of models."""
 
-    def __init__(self, now_s: float) -> None:
-        self.limits = Limits()
-        self.buckets: dict[str, Bucket] = {}
+    def __init__(self, ledger: Ledger, now_s: float) -> None:
+        self.ledger = ledger
         self.in_flight = 0
         self._ramp_started_s = now_s
         self._ramp_before = 0
         self._ramp_now = 0
         self._prefixes: dict[bytes, float] = {}
-
-    def adopt(self, limits: Limits, *, foreign_share: float, now_s: float) -> None:
-        """These limits from now on; what was used stays used."""
-        self.limits = limits
-        for dimension in DIMENSIONS:
-            per_minute = limits.per_minute(dimension)
-            if per_minute is None:
-                self.buckets.pop(dimension, None)
-                continue
-            rate_per_s = per_minute / 60.0
-            depth = rate_per_s * limits.depth_of(dimension)
-            if dimension in self.buckets:
-                self.buckets[dimension].resize(
-                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
-                )
-            else:
-                self.buckets[dimension] = Bucket(
-                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
-                )
-
-    def bucket(self, dimension: Dimension, now_s: float) -> Bucket | None:
-        """A dimension's bucket as it is at this instant."""
-        bucket = self.buckets.get(dimension)
-        if bucket is not None:
-            bucket.refresh(now_s)
-        return bucket
 
     def ramp_wait_s(self, ramp: Ramp, now_s: float) -> float | None:
         """Seconds until the next interval, if this one has taken its part."""

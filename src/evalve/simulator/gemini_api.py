@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from evalve.simulator.accounts import Account, InputUsage
+from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
 from evalve.simulator.asks import Ask, BadRequest, ForcedTool, mapping_at, optional_count, tool_definitions
+from evalve.simulator.habits import RetryAfter, Statement
+from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import ATTACHMENT_BYTES, BYTES_PER_TOKEN, Part, structure_part, text_bytes
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of
+from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
 _PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<verb>generateContent|streamGenerateContent)")
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {
@@ -70,10 +72,12 @@ class GeminiApi:
             forced_tool=_forced_tool(body),
         )
 
-    def limit_headers(self, account: Account, *, now_s: float, epoch_s: float) -> dict[str, str]:
+    def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]:
         return {}
 
-    def refusal(self, refusal: Refusal, ask: Ask) -> Failure:
+    def refusal(
+        self, refusal: Refusal, ask: Ask, *, retry_after: RetryAfter | None, epoch_s: float
+    ) -> Failure:
         if refusal.kind == "spend":
             return Failure(429, _error(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."))
         quota = _QUOTAS.get(refusal.dimension or "requests", _QUOTAS["input_tokens"])
@@ -81,11 +85,16 @@ class GeminiApi:
             {"@type": f"{_TYPE}QuotaFailure", "violations": [{"quotaId": quota}]},
         ]
         wait_s = refusal.wait_s if refusal.wait_s is not None and math.isfinite(refusal.wait_s) else None
-        if wait_s is not None:
+        if wait_s is not None and retry_after is None:
             wait_s = math.ceil(wait_s * 1000) / 1000
             details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s:.3f}s"})
         message = f"You exceeded your current quota. Quota exceeded for: {quota}, model: {ask.model}."
-        return Failure(429, _error(429, "RESOURCE_EXHAUSTED", message, details), retry_in_s=wait_s)
+        if refusal.kind == "random":
+            message, details = "Resource exhausted. Please try again later.", details[1:]
+        body = _error(429, "RESOURCE_EXHAUSTED", message, details)
+        if retry_after is not None:
+            return told_to_wait(body, wait_s, retry_after, epoch_s=epoch_s)
+        return Failure(429, body, retry_in_s=wait_s)
 
     def failure(self, kind: FailureKind, message: str = "") -> Failure:
         status, name, usual = _FAILURES[kind]

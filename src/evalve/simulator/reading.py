@@ -13,9 +13,11 @@ import yaml
 from evalve.errors import OptionError
 from evalve.options import suggestion
 from evalve.simulator.answers import read_script
-from evalve.simulator.behaviour import Behaviour, Limits, PromptCache, Ramp, SpendCap
+from evalve.simulator.behaviour import Behaviour, PromptCache, Ramp, SpendCap
 from evalve.simulator.draws import Latency, OutputLength
 from evalve.simulator.faults import Faults
+from evalve.simulator.habits import RefuseAtRandom
+from evalve.simulator.limits import Limits
 
 T = TypeVar("T")
 _RECORDS: dict[str, type[Any]] = {
@@ -26,6 +28,7 @@ _RECORDS: dict[str, type[Any]] = {
     "ramp": Ramp,
     "spend_cap": SpendCap,
     "prompt_cache": PromptCache,
+    "refuse_at_random": RefuseAtRandom,
 }
 
 

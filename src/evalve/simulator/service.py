@@ -86,7 +86,10 @@ class Service:
             size_bytes=len(arrival.raw),
             now_s=arrival.now_s,
         )
-        admission = provider.admit(ask, arrival.key_hash, arrival.now_s)
+        luck: float | None = None
+        if self.behaviour.refuse_at_random is not None:
+            luck = Draw(self.behaviour.seed, ask.digest, seen_before).of("refusal").random()
+        admission = provider.admit(ask, arrival.key_hash, arrival.now_s, luck=luck)
         if isinstance(admission, Refusal):
             return self._refused(arrival, ask, admission)
         stats.count_admission(in_flight=provider.in_flight, now_s=arrival.now_s)
@@ -166,7 +169,8 @@ class Service:
         return failed(arrival.api, failure, self._headers(arrival, None))
 
     def _refused(self, arrival: Arrival, ask: Ask, refusal: Refusal) -> web.Response:
-        failure = arrival.api.refusal(refusal, ask)
+        epoch_s = self._clock.utc_now().timestamp() + self.behaviour.clock_skew_s
+        failure = arrival.api.refusal(refusal, ask, retry_after=self.behaviour.retry_after, epoch_s=epoch_s)
         known = failure.retry_in_s is not None and refusal.dimension != "count_tokens"
         self.stats.count_refusal(
             refusal.kind,
