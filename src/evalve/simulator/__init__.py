@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evalve.simulator.answers import Answer, ToolCall
 from evalve.simulator.asks import Ask
 from evalve.simulator.behaviour import Behaviour, PromptCache, Ramp, SpendCap
 from evalve.simulator.draws import Latency, OutputLength
@@ -15,6 +14,7 @@ from evalve.simulator.faults import Faults
 from evalve.simulator.habits import RefuseAtRandom, Statement
 from evalve.simulator.ledger import Ledger, Ruling
 from evalve.simulator.limits import Limits
+from evalve.simulator.scripts import Answer, ToolCall, Turns
 from evalve.simulator.stats import Stats
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "Statement",
     "Stats",
     "ToolCall",
+    "Turns",
     "read_behaviour",
 ]
 

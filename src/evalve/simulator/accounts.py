@@ -10,14 +10,22 @@ from evalve.simulator.behaviour import PromptCache, Ramp
 from evalve.simulator.ledger import Ledger
 from evalve.simulator.tokens import count_bytes
 
+_STEP_TOKENS = 128
+"""OpenAI's cache counts in steps of this many."""
+_MOST_PREFIXES = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class InputUsage:
-    """Input tokens: those counted anew, those written to the prompt cache, those read from it."""
+    """Input tokens: those counted anew, those written to the prompt cache, those read from it.
+
+    `cached_tokens` are those of the fresh ones that an automatic cache had: cheaper, and counted as fresh.
+    """
 
     fresh_tokens: int
     written_tokens: int = 0
     read_tokens: int = 0
+    cached_tokens: int = 0
 
     @property
     def charged_tokens(self) -> int:
@@ -53,7 +61,9 @@ class Account:
     def input_usage(self, ask: Ask, cache: PromptCache, now_s: float) -> tuple[InputUsage, list[bytes]]:
         """What the request's input is charged as, and the prefixes that its answer leaves in the cache."""
         total = ask.input_tokens
-        if ask.api != "anthropic" or not any(part.cached_up_to_here for part in ask.parts):
+        if ask.api != "anthropic":
+            return self._automatic_usage(ask, total, cache, now_s)
+        if not any(part.cached_up_to_here for part in ask.parts):
             return InputUsage(total), []
         read = marked = size_bytes = 0
         prefixes: list[bytes] = []
@@ -68,6 +78,25 @@ class Account:
                     read = marked
         return InputUsage(total - marked, marked - read, read), prefixes
 
+    def _automatic_usage(
+        self, ask: Ask, total: int, cache: PromptCache, now_s: float
+    ) -> tuple[InputUsage, list[bytes]]:
+        if total < cache.automatic_minimum_tokens:
+            return InputUsage(total), []
+        cached = size_bytes = 0
+        prefixes: list[bytes] = []
+        running = hashlib.blake2b(digest_size=16)
+        for part in ask.parts:
+            running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
+            size_bytes += part.size_bytes
+            if count_bytes(size_bytes) >= cache.automatic_minimum_tokens:
+                prefixes.append(running.digest())
+                if self._prefixes.get(prefixes[-1], 0.0) > now_s:
+                    cached = min(total, count_bytes(size_bytes) // _STEP_TOKENS * _STEP_TOKENS)
+        return InputUsage(total, cached_tokens=cached), prefixes
+
     def keep_prefixes(self, prefixes: list[bytes], cache: PromptCache, now_s: float) -> None:
+        if len(self._prefixes) + len(prefixes) > _MOST_PREFIXES:
+            self._prefixes.clear()
         for prefix in prefixes:
             self._prefixes[prefix] = now_s + cache.ttl_s

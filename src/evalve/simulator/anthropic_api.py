@@ -85,7 +85,11 @@ class AnthropicApi:
             digest=digest,
             schema=schema or None,
             forced_tool=_forced_tool(body),
+            thinks=mapping_at(body, "thinking").get("type") in ("enabled", "adaptive"),
         )
+
+    def count_body(self, ask: Ask) -> dict[str, Any]:
+        return {"input_tokens": ask.input_tokens}
 
     def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -220,6 +224,8 @@ def _usage(usage: InputUsage, output_tokens: int) -> dict[str, int]:
 
 def _blocks(output: Output, call_id: str) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
+    if output.reasoning:
+        blocks.append({"type": "thinking", "thinking": output.reasoning, "signature": f"sig_{call_id}"})
     if output.text or not output.tool_calls:
         blocks.append({"type": "text", "text": output.text})
     for place, call in enumerate(output.tool_calls):
@@ -232,6 +238,11 @@ def _block_events(index: int, block: Mapping[str, Any], characters: int) -> list
     if block["type"] == "text":
         empty = {**block, "text": ""}
         deltas = [{"type": "text_delta", "text": piece} for piece in pieces_of(block["text"], characters)]
+    elif block["type"] == "thinking":
+        empty = {"type": "thinking", "thinking": "", "signature": ""}
+        pieces = pieces_of(block["thinking"], characters)
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
     else:
         empty = {**block, "input": {}}
         text = json.dumps(block["input"])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from evalve.errors import OptionError
-from evalve.simulator.answers import Script
 from evalve.simulator.draws import Latency, OutputLength, above_zero, at_least_zero, share
 from evalve.simulator.faults import Faults
 from evalve.simulator.habits import SCALES_S, Headers, RefuseAtRandom, RetryAfter
 from evalve.simulator.limits import Limits, one_of
+from evalve.simulator.scripts import Script
 
 OutputCharging = Literal["produced", "max_tokens"]
 OpenAICharging = Literal["max", "sum"]
@@ -46,14 +46,20 @@ class SpendCap:
 
 @dataclass(frozen=True, slots=True)
 class PromptCache:
-    """How Anthropic's `cache_control` blocks are kept: from the first token of the answer that wrote them."""
+    """How prompts are kept, from the first token of the answer that wrote them.
+
+    Anthropic's are those up to a `cache_control` block; OpenAI and Gemini keep every prompt of at least
+    `automatic_minimum_tokens` by themselves, and say how much of a later one was read from there.
+    """
 
     ttl_s: float = 300.0
     minimum_tokens: int = 0
+    automatic_minimum_tokens: int = 1024
 
     def __post_init__(self) -> None:
         above_zero("prompt_cache.ttl_s", self.ttl_s)
         at_least_zero("prompt_cache.minimum_tokens", self.minimum_tokens)
+        above_zero("prompt_cache.automatic_minimum_tokens", self.automatic_minimum_tokens)
 
 
 @dataclass(frozen=True, slots=True)

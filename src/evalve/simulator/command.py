@@ -14,7 +14,7 @@ from typing import Any
 from evalve.errors import OptionError
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.faults import FAULTS
-from evalve.simulator.reading import read_behaviour, read_file
+from evalve.simulator.reading import read_behaviour, read_file, read_plain
 from evalve.simulator.server import Simulator
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
@@ -95,10 +95,14 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evalve simulate",
         description="A provider that behaves like one: Anthropic Messages, OpenAI Chat Completions and "
-        "Gemini's generateContent with limits, latency and faults, on 127.0.0.1. Flags override the file.",
+        "Responses, and Gemini's generateContent with limits, latency and faults, on 127.0.0.1. "
+        "Flags override the file.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to serve on (default: any free one)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON or YAML")
+    parser.add_argument(
+        "--answers", type=Path, metavar="FILE", help="what the model says, as JSON or YAML: texts or turns"
+    )
     for flag, path, kind, text in _FLAGS:
         parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=kind.__name__.upper(), help=text)
     parser.add_argument(
@@ -124,6 +128,8 @@ def behaviour_from(said: argparse.Namespace) -> Behaviour:
         given = {"output.kind": "fixed", **given}  # whoever gives a length wants it
     for path, value in given.items():
         _put(plain, path.split("."), value)
+    if said.answers is not None:
+        plain["answers"] = read_plain(said.answers)
     for fault in said.fault:
         kind, _, probability = fault.partition("=")
         try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalve.simulator.accounts import InputUsage
-from evalve.simulator.answers import Output, ToolCall
+from evalve.simulator.answers import Output
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -23,6 +23,7 @@ from evalve.simulator.asks import (
 from evalve.simulator.habits import RetryAfter, Statement, per_time
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
+from evalve.simulator.scripts import ToolCall
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
 from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
@@ -35,7 +36,7 @@ _FAILURES: dict[FailureKind, tuple[int, str, str | None, str]] = {
     "error": (500, "server_error", None, "The server had an error while processing your request."),
     "overloaded": (503, "server_error", "server_is_overloaded", "The engine is currently overloaded."),
 }
-_CREATED = 1_767_225_600  # equal requests give equal answers, so this instant does not move
+CREATED = 1_767_225_600  # equal requests give equal answers, so this instant does not move
 _DIMENSIONS: tuple[Dimension, ...] = ("requests", "tokens")
 _MEASURES = {"requests": "requests per min (RPM)", "tokens": "tokens per min (TPM)"}
 
@@ -206,7 +207,7 @@ def _forced_tool(body: Mapping[str, Any]) -> ForcedTool | None:
 
 
 def _envelope(ask: Ask, call_id: str, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{call_id}", "object": kind, "created": _CREATED, "model": ask.model}
+    return {"id": f"chatcmpl-{call_id}", "object": kind, "created": CREATED, "model": ask.model}
 
 
 def _usage(ask: Ask, output: Output, usage: InputUsage) -> dict[str, Any]:
@@ -215,7 +216,8 @@ def _usage(ask: Ask, output: Output, usage: InputUsage) -> dict[str, Any]:
         "prompt_tokens": usage.fresh_tokens,
         "completion_tokens": completion,
         "total_tokens": usage.fresh_tokens + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": output.reasoning_tokens * ask.choices},
     }
 
 

@@ -12,7 +12,6 @@ from aiohttp import web
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
 from evalve.simulator.answers import output_for
-from evalve.simulator.anthropic_api import AnthropicApi
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
@@ -20,10 +19,9 @@ from evalve.simulator.draws import Draw
 from evalve.simulator.provider import Admission, Provider, Refusal
 from evalve.simulator.recent import Recent, Seen, redacted
 from evalve.simulator.replies import failed, reply_headers
+from evalve.simulator.routes import Routes
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, FailureKind, encoded
-
-_ANTHROPIC = AnthropicApi()
+from evalve.simulator.wire import Api, CountingApi, FailureKind, encoded
 
 
 @dataclass(slots=True)
@@ -45,6 +43,7 @@ class Service:
 
     def __init__(self, behaviour: Behaviour, clock: Clock) -> None:
         self.stats = Stats()
+        self.routes = Routes()
         self.recent = Recent(behaviour.remember_requests)
         self._provider = Provider(behaviour)
         self._clock = clock
@@ -62,6 +61,7 @@ class Service:
     def reset(self) -> None:
         """Forget all that was seen and used; calls in flight are counted no more."""
         self.stats = Stats()
+        self.routes = Routes()
         self.recent.clear()
         self._provider = Provider(self.behaviour)
 
@@ -121,13 +121,13 @@ class Service:
             delivery.abandon()
             return web.Response()
 
-    async def count_tokens(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def count_tokens(self, request: web.BaseRequest, api: CountingApi) -> web.StreamResponse:
         """A request for the size of a prompt."""
-        arrival = self._arrival(request, _ANTHROPIC, await request.read())
+        arrival = self._arrival(request, api, await request.read())
         self.stats.token_counts += 1
         try:
             self._check_key(arrival)
-            ask = _ANTHROPIC.read_for_count(_parsed(arrival.raw), arrival.digest)
+            ask = api.read_for_count(_parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -136,9 +136,20 @@ class Service:
         if refusal is not None:
             return self._refused(arrival, ask, refusal)
         arrival.seen.outcome = "200"
-        return web.Response(
-            body=encoded({"input_tokens": ask.input_tokens}), headers=self._headers(arrival, None)
-        )
+        return web.Response(body=encoded(api.count_body(ask)), headers=self._headers(arrival, None))
+
+    def stored(self, request: web.BaseRequest) -> web.Response | None:
+        """What a GET finds: models, or an earlier response; None where there is nothing."""
+        found = self.routes.stored(request.rel_url.path, request.headers, self.behaviour.models)
+        if found is None:
+            return None
+        arrival = self._arrival(request, self.routes.nearest(request.rel_url.path, request.headers), b"")
+        try:
+            self._check_key(arrival)
+        except PermissionError:
+            return self._rejected(arrival, "key")
+        arrival.seen.outcome = "200"
+        return web.Response(body=encoded(found), headers=self._headers(arrival, None))
 
     def not_found(self, request: web.BaseRequest, api: Api) -> web.Response:
         return self._rejected(self._arrival(request, api, b""), "not_found")

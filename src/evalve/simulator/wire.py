@@ -69,6 +69,14 @@ class Api(Protocol):
     def error_event(self) -> bytes: ...
 
 
+class CountingApi(Api, Protocol):
+    """One that can be asked for the size of a prompt, too."""
+
+    def read_for_count(self, body: Mapping[str, Any], digest: int) -> Ask: ...
+
+    def count_body(self, ask: Ask) -> dict[str, Any]: ...
+
+
 def told_to_wait(
     body: Mapping[str, Any], wait_s: float | None, kind: RetryAfter, *, epoch_s: float
 ) -> Failure:
