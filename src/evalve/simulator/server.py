@@ -140,6 +140,8 @@ class Simulator:
             return self._service.too_big(request, routes.nearest(path, request.headers))
         if request.method == "HEAD" and path == "/":
             return web.Response()  # Claude Code asks before its first call whether anybody is there
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            return web.Response(status=426)  # Codex then goes on over HTTP
         if request.method == "GET" and (stored := self._service.stored(request)) is not None:
             return stored
         return self._service.not_found(request, routes.nearest(path, request.headers))
