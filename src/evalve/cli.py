@@ -18,7 +18,7 @@ from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.experiments.configuration import configuration_file, project_folder, read_configuration
 from evalve.experiments.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
-from evalve.pytest_run import files_named, is_there, run_pytest
+from evalve.pytest_run import files_named, is_file, run_pytest
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
 from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
@@ -130,7 +130,7 @@ def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
         command_line().parse_args(["run", "--help"])
     storage = [f"--evalve-storage={said.storage}"] if said.storage else []
     words = list(files_named(passed_on))
-    if words and not any(is_there(word) for word in words):
+    if words and not any(is_file(word) for word in words):
         from evalve.experiments import (
             command,
         )  # with the gate and the runner, which the other verbs do without

@@ -68,7 +68,7 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
 def _is_of_file(what: str, configuration: Configuration) -> bool:
     """Whether it is an experiment of `evalve.yaml` that can be run; a file of that name wins."""
     document = configuration.document
-    if document is None or "::" in what or Path(what).exists():
+    if document is None or "::" in what or Path(what).is_file():
         return False
     known = {str(name): name for name in document.section("experiments")}
     return what in known and is_runnable(document, known[what])
@@ -82,7 +82,8 @@ def _experiment_lines(
     configuration = settings.configuration
     assert configuration.document is not None
     asked_for = merged(settings.said, settings.environment, configuration.options_for(said.what))
-    declared = declared_named(configuration.document, said.what, models=settings.said.model)
+    models = asked_for.model if settings.said.model or settings.environment.model else None
+    declared = declared_named(configuration.document, said.what, {"models": list(models)} if models else None)
     plans: list[dict[str, Any]] = []
     for place, outlook in enumerate(outlooks(declared, asked_for, environ)):
         subjects, timed = subjects_of_outlook(outlook, said, open_store)

@@ -64,9 +64,8 @@ def _takes_value(option: str, argument: str) -> bool:
     return option.startswith("-") and ".py" not in argument and not Path(_path(argument)).exists()
 
 
-def is_there(argument: str) -> bool:
-    """Whether a file or folder is meant that exists."""
-    return Path(_path(argument)).exists()
+def is_file(argument: str) -> bool:
+    return Path(_path(argument)).is_file()
 
 
 def _path(argument: str) -> str:

@@ -199,6 +199,31 @@ def test_ctrl_c_stops_all_of_them_and_says_how_to_go_on(project: Project) -> Non
     assert provider.stats.requests == 40
 
 
+def test_every_key_is_overridable_on_the_command_line(project: Project, provider: Simulator) -> None:
+    environ = prepared(project, provider)
+
+    ended = project.evalve(
+        "run",
+        "debug",
+        "--prompt",
+        "Say {answer}",
+        "--evaluators",
+        "contains,exact_match",
+        "--experiment",
+        "x",
+        **environ,
+    )
+    wrong = project.evalve("run", "debug", "--evaluators", "contain", **environ)
+    mode = project.evalve("run", "debug", "--evaluation-mode", "agents", **environ)
+
+    assert ended.code == 0
+    records = project.records("x")
+    assert [record["prompt"] for record in records] == ["Say 0", "Say 1", "Say 2"]
+    assert [score["name"] for score in records[0]["scores"]] == ["contains", "exact_match"]
+    assert "--evaluators: experiments.debug: unknown evaluator 'contain'; did you mean" in wrong.err
+    assert "--evaluation-mode: needs one of: agent, model; got 'agents'" in mode.err
+
+
 def test_gates_and_budgets_decide_the_exit_code(project: Project, provider: Simulator) -> None:
     environ = prepared(project, provider)
 

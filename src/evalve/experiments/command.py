@@ -16,6 +16,8 @@ from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, declared_named
+from evalve.experiments.document import parsed_text
+from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, TEXT, Key
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
 from evalve.gate.budget import SharedBudget
 from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
@@ -31,17 +33,20 @@ class Said:
 
     names: list[str]
     options: Options
+    keys: Mapping[str, Any]
+    """Keys of experiments, in place of what the file says."""
 
 
 def names_experiments(words: Sequence[str], configuration: Configuration) -> bool:
-    """Whether the words after `run` name experiments of the file, of which each can be run; a file wins."""
+    """Whether the words after `run` name experiments; a file of that name wins, a folder does not."""
     document = configuration.document
-    if document is None or not words or any(Path(word.split("::", 1)[0]).exists() for word in words):
+    paths = [Path(word.split("::", 1)[0]) for word in words]
+    if document is None or any(path.is_file() for path in paths):
         return False
     known = [str(name) for name in document.section("experiments")]
     if any(word in known for word in words):
         return True
-    is_path = any(".py" in word or "::" in word or "/" in word for word in words)
+    is_path = any(path.exists() or path.suffix or len(path.parts) > 1 for path in paths)
     return not is_path and bool(suggestion(words[0], known))  # a name that is misspelt
 
 
@@ -55,7 +60,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
     together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
     planned: list[Planned] = []
     for name in dict.fromkeys(said.names):
-        declared, settings = _settled(name, said.options, configuration, environ)
+        declared, settings = _settled(name, said, configuration, environ)
         planned += _planned(declared, settings, environ, together)
     folder = project_folder(Path.cwd())
     workers = {
@@ -74,18 +79,19 @@ def without_fresh(arguments: Sequence[str]) -> list[str]:
 
 
 def _settled(
-    name: str, said: Options, configuration: Configuration, environ: Mapping[str, str]
+    name: str, said: Said, configuration: Configuration, environ: Mapping[str, str]
 ) -> tuple[Declared, wiring.Settings]:
     """The experiment with the models that are asked, and everything that is said about its run."""
     document = configuration.document
     assert document is not None
     environment = from_environment(environ)
-    models = said.model or environment.model
-    declared = declared_named(document, name, models=models)
-    recorded_as = said.experiment or environment.experiment or name
+    models = said.options.model or environment.model
+    keys = {**said.keys, **({"models": list(models)} if models else {})}
+    declared = declared_named(document, name, keys)
+    recorded_as = said.options.experiment or environment.experiment or name
     options = configuration.options_for(name)
     settings = wiring.Settings(
-        said=said,
+        said=said.options,
         environment=environment,
         configuration=replace(configuration, experiments={recorded_as: options}),
         experiment=recorded_as,
@@ -126,15 +132,38 @@ def _parsed(arguments: Sequence[str]) -> Said:
             parser.add_argument(*names, dest=option.field, action="store_true", default=None)
         else:
             parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
+    for key in _flags():
+        names = [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
+        parser.add_argument(*names, dest=f"key {key.name}", action="append")
     said, unknown = parser.parse_known_intermixed_args(arguments)
     if unknown:
         raise OptionError(
             f"unknown option {unknown[0]!r} for an experiment of evalve.yaml; `evalve run --help` names them"
         )
+    options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
+    keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
     return Said(
-        said.names,
-        Options(**{option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}),
+        said.names, Options(**options), {name: _read(name, texts) for name, texts in keys.items() if texts}
     )
+
+
+def _flags() -> list[Key]:
+    """The keys of experiments that have no option of their own."""
+    return [key for key in EXPERIMENT.keys if key.name not in ("extends", "description")]
+
+
+def _read(name: str, texts: Sequence[str]) -> Any:
+    """What a flag says, as YAML writes it; several times, or with commas, where a list may stand."""
+    key = EXPERIMENT.by_name[name]
+    if key.kind in (NAMES, EVALUATORS):
+        value: Any = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    elif key.kind is TEXT:
+        value = texts[-1]
+    else:
+        value = parsed_text(texts[-1])
+    if not key.kind.accepts(value):
+        raise OptionError(f"--{name.replace('_', '-')}: needs {key.kind.words}; got {texts[-1]!r}")
+    return value
 
 
 def _value(option: Option, given: Any) -> Any:

@@ -14,7 +14,7 @@ from evalve.errors import DatasetError, OptionError
 from evalve.experiments.document import Document
 from evalve.experiments.keys import EXPERIMENT
 from evalve.experiments.models import Asked, asked_named
-from evalve.experiments.resolving import Entry, entry_of
+from evalve.experiments.resolving import Entry, entry_of, over
 from evalve.experiments.rows import Source, source_of
 from evalve.experiments.scoring import Scorer, scorers_of
 from evalve.experiments.templates import TemplateProblem, columns_of
@@ -64,11 +64,9 @@ def is_runnable(document: Document, name: Any) -> bool:
     return "datasets" in entry_of(document, "experiments", name).values
 
 
-def declared_named(
-    document: Document, name: str, *, models: Sequence[str] | None = None, said_by: str = "--model"
-) -> Declared:
-    """The experiment, with other models where some are said; `OptionError` with file, line and what to do."""
-    entry = entry_of(document, "experiments", _key(document, name))
+def declared_named(document: Document, name: str, said: Mapping[str, Any] | None = None) -> Declared:
+    """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy."""
+    entry = over(entry_of(document, "experiments", _key(document, name)), said or {})
     folder = document.path.parent
     if "datasets" not in entry.values:
         raise OptionError(
@@ -76,14 +74,10 @@ def declared_named(
             f"hold for `evalve run FILE --experiment {name}`"
         )
     sources = [source_of(dataset_named(document, entry, one), folder) for one in entry.names("datasets")]
-    if models:
-        asked = [asked_named(document, one, where=said_by, who=f"experiments.{name}") for one in models]
-    else:
-        where = entry.where("models")
-        asked = [
-            asked_named(document, one, where=where, who=f"experiments.{name}")
-            for one in entry.names("models")
-        ]
+    where = entry.where("models")
+    asked = [
+        asked_named(document, one, where=where, who=f"experiments.{name}") for one in entry.names("models")
+    ]
     _check_models(entry, asked)
     judge = entry.get("judge_model")
     judged = judge and asked_named(

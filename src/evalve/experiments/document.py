@@ -19,13 +19,13 @@ _DEEPEST = 12
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a file."""
+    """A line of a file; line 0 for a flag of the command line, whose name then is the path."""
 
     path: Path
     line: int
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
+        return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +151,13 @@ def _refuse_doubles(path: Path, node: Any, depth: int = 0) -> None:
                 raise OptionError(f"{path}:{line}: the key {name!r} is there already, at line {lines[name]}")
             lines[name] = line
         _refuse_doubles(path, value, depth + 1)
+
+
+def parsed_text(text: str) -> Any:
+    """A value as YAML writes it, from the command line."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

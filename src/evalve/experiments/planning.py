@@ -121,7 +121,7 @@ def outlook_lines(outlook: Outlook, sample_s: float | None, source: str) -> Iter
     takes_s = outlook.duration_s(sample_s)
     at_once = f"{outlook.at_once} at once{' to begin with (auto)' if outlook.is_auto else ''}"
     if takes_s is None:
-        yield f"duration  not known, nothing is recorded yet: {samples} samples, {at_once}; try --limit 3 first"
+        yield f"duration  not known, nothing is recorded yet: {samples} samples, {at_once}; run some of them"
     else:
         each = duration(sample_s or 0.0)
         yield f"duration  about {duration(takes_s)}: {samples} samples, {at_once}, {each} each ({source})"

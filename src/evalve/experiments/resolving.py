@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from evalve.errors import OptionError
@@ -89,3 +90,9 @@ def options_part(entry: Entry) -> dict[str, Any]:
     return {
         key: value for key, value in entry.values.items() if key in fields and key not in EXPERIMENT.by_name
     }
+
+
+def over(entry: Entry, said: Mapping[str, Any]) -> Entry:
+    """The entry with what was said on the command line in place of what is written."""
+    flags = {key: Place(Path("--" + key.replace("_", "-")), 0) for key in said}
+    return replace(entry, values={**entry.values, **said}, places={**entry.places, **flags})
