@@ -132,8 +132,12 @@ def subjects_of_outlook(
     timed: Timed | None = None
     try:
         with open_store() as store:
-            pasts = [_past(store, share.key) for share in outlook.shares]
-            timed = next((found for share in outlook.shares if (found := _timed(store, share.key))), None)
+            own = [_own(store, said.what, share.key) for share in outlook.shares]
+            pasts = [_past(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)]
+            times = [
+                _timed(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)
+            ]
+            timed = next((found for found in times if found is not None), None)
     except NotFound:
         pass  # nothing was recorded here yet, which is no mistake
     subjects = [
@@ -152,8 +156,15 @@ def _count_of(share: Share, past: Past | None, said: argparse.Namespace) -> int:
     return known
 
 
-def _timed(store: Store, key: str) -> Timed | None:
-    for info in (info for info in _candidates(store, key, None) if info.spec.key == key):
+def _own(store: Store, experiment: str, key: str) -> EvaluationInfo | None:
+    """What the experiment itself has recorded."""
+    if all(one.name != experiment for one in store.experiments()):
+        return None
+    return next((info for info in store.evaluations(experiment) if info.spec.key == key), None)
+
+
+def _timed(store: Store, key: str, first: EvaluationInfo | None) -> Timed | None:
+    for info in (info for info in _candidates(store, key, first) if info.spec.key == key):
         records = list(islice(store.records(info, status="done"), MOST_RECORDS))
         if records:
             mean_s = sum(record.working_s for record in records) / len(records)
