@@ -92,7 +92,7 @@ class Preparing:
         order = self._order(command, environment, task, folder)
         if level != "none":
             walls = confinement.walls(
-                command,
+                self._command(replace(task, prompt=""), {**values, "prompt": ""}),
                 path=environment.get("PATH", os.defpath),
                 writable=(task.directory, home, temporary),
                 readable=(str(folder / "prompt.txt"), *self._readable(values)),
