@@ -38,7 +38,7 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"agent_wiring", "checking", "gating", "wiring", "worker_process"}
+WIRING = {"agent_wiring", "checking", "gateways", "gating", "wiring", "worker_process"}
 ROOMS = {
     "agents",
     "declare",

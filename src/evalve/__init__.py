@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from evalve.errors import StreamBroken as StreamBroken
     from evalve.errors import WorkerDied as WorkerDied
     from evalve.evaluators import evaluator as evaluator
+    from evalve.gateways import gateway as gateway
     from evalve.gating import async_http_client as async_http_client
     from evalve.gating import http_client as http_client
     from evalve.gating import limiter as limiter
@@ -81,6 +82,7 @@ _HOMES = {
     "async_http_client": "evalve.gating",
     "evaluator": "evalve.evaluators",
     "foreach": "evalve.declare.foreach",
+    "gateway": "evalve.gateways",
     "http_client": "evalve.gating",
     "limiter": "evalve.gating",
     "metric": "evalve.metrics",
@@ -125,6 +127,7 @@ __all__ = [
     "async_http_client",
     "evaluator",
     "foreach",
+    "gateway",
     "http_client",
     "limiter",
     "metric",

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote
 
 from evalve.options import Options, Threshold
 from evalve.records import Artefact, FailureClass, Record, Sample, Score, Status
@@ -601,7 +602,28 @@ class GatewayLease:
 
         It stands for the origin of the provider; what a client appends by itself (`/v1/messages`) follows.
         """
-        return f"{self.url}/{upstream}"
+        return f"{self.url}/{quote(upstream, safe='')}"
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which a program calls through the gateway; the token stands for every key."""
+        return {
+            "ANTHROPIC_BASE_URL": self.base_url("anthropic"),
+            "ANTHROPIC_API_KEY": self.token,
+            "OPENAI_BASE_URL": self.base_url("openai") + "/v1",
+            "OPENAI_API_KEY": self.token,
+            "GOOGLE_GEMINI_BASE_URL": self.base_url("gemini"),
+            "GEMINI_API_KEY": self.token,
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+
+LOST_WITHOUT_GATEWAY = (
+    "with `gateway: off` the agent calls its provider by itself, on its own login: no limit holds its calls"
+    " back, they share no cache and no retries, count for no budget, and stand neither in the sample's calls"
+    " nor in its trace; tokens and cost are what the agent itself reports"
+)
+"""What is said where a person turns it off."""
 
 
 def is_lender(value: object) -> bool:
