@@ -259,6 +259,7 @@ def _hint(url: str) -> None:
         "terminal; any key will do unless --key names some:\n"
         f"  export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any\n"
         f"  export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any\n"
+        f"  export GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=any\n"
         f"  curl {url}/_simulator/stats\n\n"
     )
     sys.stderr.flush()
