@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from evalve.agents.preparing import Services
 from evalve.agents.spec import Usage
 from evalve.agents.supervising import Supervisor
 from evalve.agents.versions import Versions
-from evalve.contracts import SampleContext
+from evalve.contracts import GatewayLease, SampleContext
 from evalve.declare.experiments import project_folder
 from evalve.sandboxes.homes import Home, home_in
 from evalve.secrecy import Environment
@@ -49,6 +50,7 @@ def _services() -> Services:
                 folders=_RunFolders(project / ".evalve"),
                 environ=Environment(os.environ),
                 project=project,
+                gateway=_gateway,
                 price=_price,
             )
             atexit.register(supervisor.close)
@@ -74,6 +76,13 @@ class _RunFolders:
 
     def _home(self) -> Home:
         return home_in(self.base)
+
+
+def _gateway(context: SampleContext) -> AbstractAsyncContextManager[GatewayLease]:
+    """Started with the first agent that needs it."""
+    from evalve import gateways
+
+    return gateways.gateway().lend(context)
 
 
 def _price(model: str, usage: Usage) -> float | None:

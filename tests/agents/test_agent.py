@@ -149,7 +149,8 @@ class Kept:
 
 async def test_a_run_leaves_its_figures_events_and_files_in_the_sample(bench: Bench) -> None:
     kept, tally = Kept(), Tally("e", "v", 0.0)
-    context = SampleContext("e", "v", "7", 0, 1, tally=tally, trace=Trace(keep_file=kept))
+    trace = Trace(keep_file=kept)
+    context = SampleContext("e", "v", "7", 0, 1, tally=tally, trace=trace)
     SAMPLE.set(context)
     lines = [
         {"type": "step", "n": 1},
@@ -161,7 +162,7 @@ async def test_a_run_leaves_its_figures_events_and_files_in_the_sample(bench: Be
     assert context.lent["agents"][0]["turns"] == 2
     assert context.lent["agents"][0]["usage"]["input_tokens"] == 9
     assert context.lent["agents"][0]["confinement"] == "none"
-    assert [event["kind"] for event in context.trace.events()] == ["step", "agent", "file", "file"]
+    assert [event["kind"] for event in trace.events()] == ["step", "agent", "file", "file"]
     assert kept.files["stderr.txt"] == "***\n"
     assert context.calls == CallLog(requests=2, input_tokens=9, output_tokens=1, unpriced=1)
     assert tally.agents == {}
