@@ -16,9 +16,10 @@ from evalve.gate.background import BackgroundLoop
 from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
+from evalve.gate.doors.gateway.delivery import Patience
 from evalve.gate.doors.gateway.leases import Leases
 from evalve.gate.doors.gateway.lending import Gateway
-from evalve.gate.doors.gateway.server import GatewayServer, Patience
+from evalve.gate.doors.gateway.server import GatewayServer
 from evalve.gate.doors.gateway.upstreams import upstreams_from
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate

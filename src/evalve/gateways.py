@@ -27,6 +27,7 @@ _GATEWAYS: dict[int, Gateway] = {}
 _BUILDING = threading.RLock()
 _IN_USE: dict[int, GatewayLease] = {}
 """By process, because a forked child builds its own."""
+_FOR_GOOD: list[ExitStack] = []
 
 
 def gateway(*, cache: bool = False) -> GatewayLender:
@@ -92,7 +93,8 @@ def used() -> Iterator[GatewayLease]:
 def use() -> None:
     """The same until the process ends."""
     if os.getpid() not in _IN_USE:
-        _enter(ExitStack())
+        _FOR_GOOD.append(ExitStack())  # dropped, it would undo all that was entered
+        _enter(_FOR_GOOD[-1])
 
 
 def _enter(leaving: ExitStack) -> GatewayLease:

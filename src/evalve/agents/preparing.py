@@ -57,7 +57,6 @@ class Prepared:
     stdout: Path
     stderr: Path
     level: Confinement
-    version: str | None
     model: str | None
     secrets: tuple[str, ...]
     """What must not be in its output when that is kept."""
@@ -92,7 +91,7 @@ class Preparing:
         order = self._order(command, environment, task, folder)
         if level != "none":
             walls = confinement.walls(
-                command,
+                self._command(replace(task, prompt=""), {**values, "prompt": ""}),
                 path=environment.get("PATH", os.defpath),
                 writable=(task.directory, home, temporary),
                 readable=(str(folder / "prompt.txt"), *self._readable(values)),
@@ -104,7 +103,6 @@ class Preparing:
             stdout=Path(order.stdout),
             stderr=Path(order.stderr),
             level=level,
-            version=self._version(),
             model=model,
             secrets=(*secret_values(environment), *token),
         )
@@ -117,6 +115,14 @@ class Preparing:
     def found_program(self) -> str | None:
         """Where it is; `None` where it is not installed."""
         return shutil.which(self.program(), path=self._services.environ.get("PATH"))
+
+    def version(self) -> str | None:
+        """Of the program. It may take seconds, the first time."""
+        program, environ = self.found_program(), self._services.environ
+        if not self._spec.version_command or program is None:
+            return None
+        allowed = {name: environ[name] for name in environ if name in EVERYBODYS}
+        return self._services.versions.of(program, self._spec.version_command[1:], allowed)
 
     def _values(self, task: AgentTask, folder: Path, home: Path, model: str | None) -> Values:
         lease, upstream = task.gateway, self._spec.upstream
@@ -186,13 +192,6 @@ class Preparing:
             grace_s=told.grace_s or spec.grace_s,
             memory_bytes=None if memory_mb is None else int(memory_mb * 1_000_000),
         )
-
-    def _version(self) -> str | None:
-        program, environ = self.found_program(), self._services.environ
-        if not self._spec.version_command or program is None:
-            return None
-        allowed = {name: environ[name] for name in environ if name in EVERYBODYS}
-        return self._services.versions.of(program, self._spec.version_command[1:], allowed)
 
 
 def _behind(walls: confinement.Walls, level: Confinement, order: Order) -> Order:

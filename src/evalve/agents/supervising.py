@@ -90,7 +90,7 @@ class Supervisor:
         number = next(self._numbers)
         connection.start(number, order, run)
         try:
-            return await run.ended
+            return await asyncio.shield(run.ended)  # it goes on being waited for when this is cancelled
         except asyncio.CancelledError:
             grace_s = min(order.grace_s, GRACE_OF_CANCELLED_S)
             connection.end(number, grace_s)
@@ -123,6 +123,7 @@ class _Run:
         self.watch = watch
         self.pid: int | None = None
         self.ended: asyncio.Future[Ending] = loop.create_future()
+        self.ended.add_done_callback(_seen)
 
     def take(self, message: dict[str, Any]) -> None:
         """From the thread that listens."""
@@ -151,6 +152,12 @@ class _Run:
     def _failed(self, error: Exception) -> None:
         if not self.ended.done():
             self.ended.set_exception(error)
+
+
+def _seen(ended: asyncio.Future[Ending]) -> None:
+    """Who was cancelled does not ask for the error, and need not be told that nobody did."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 class _Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 _WITHIN_S = 60.0
 """Ten programs of Node that start at once on a small machine take that long."""
+_NUMBER = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
 class Versions:
@@ -20,7 +22,7 @@ class Versions:
         self._known: dict[tuple[str, float], str | None] = {}
 
     def of(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-        """The first line that it prints; `None` where it does not tell."""
+        """The number in what it prints, else its first line; `None` where it does not tell."""
         try:
             key = program, Path(program).stat().st_mtime
         except OSError:
@@ -46,5 +48,7 @@ def _asked(command: list[str], environment: Mapping[str, str]) -> str | None:
             )
         except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
             return None
-    lines = answer.stdout.strip().splitlines()
-    return lines[0][:100] if lines and answer.returncode == 0 else None
+    if answer.returncode != 0:
+        return None
+    number = _NUMBER.search(answer.stdout)
+    return number[0] if number is not None else answer.stdout.strip().partition("\n")[0] or None

@@ -11,6 +11,9 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
 _PATH_BENEATH = 1
 _NO_NEW_PRIVS = 38
+_DROP_FROM_BOUND = 24
+_SEES_OTHERS = (19, 21, 38)
+"""Capabilities (ptrace, admin, perfmon) by which root reads the environment of any process in spite of it."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
@@ -54,6 +57,8 @@ def confine(readable: Iterable[str], writable: Iterable[str]) -> None:
     for path in writable:
         _allow(ruleset, path, handled)
     _checked(_LIBC.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+    for capability in _SEES_OTHERS:
+        _LIBC.prctl(_DROP_FROM_BOUND, capability, 0, 0, 0)  # fails where it is not there anyway
     _checked(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 

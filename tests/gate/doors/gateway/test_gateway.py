@@ -8,6 +8,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
@@ -16,8 +17,9 @@ import httpx2
 import openai
 import pytest
 
-from evalve.contracts import GatewayLease
-from evalve.gate.doors.gateway.server import LARGEST_BODY_BYTES, Patience
+from evalve.contracts import GatewayLease, SampleContext
+from evalve.gate.doors.gateway.delivery import Patience
+from evalve.gate.doors.gateway.server import LARGEST_BODY_BYTES
 from evalve.gate.messages import Call, Limit
 from evalve.gate.messages import Limits as KnownLimits
 from evalve.simulator import Behaviour, Faults, Latency, Limits, OutputLength, Simulator
@@ -38,6 +40,10 @@ def openai_at(lease: GatewayLease, **options: Any) -> openai.AsyncOpenAI:
 
 def anthropic_at(lease: GatewayLease, **options: Any) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=lease.base_url("anthropic"), api_key=lease.token, **options)
+
+
+def lending(world: World, sample: SampleContext) -> AbstractAsyncContextManager[GatewayLease]:
+    return world.gateway.lender().lend(sample)
 
 
 def http() -> httpx2.AsyncClient:
@@ -61,10 +67,9 @@ async def eventually(holds: Callable[[], bool]) -> None:
 async def test_async_sdks_are_answered_and_their_calls_count_for_the_sample() -> None:
     with gateway_to() as world:
         sample = world.sample()
-        async with world.gateway.lender().lend(sample) as lease, openai_at(lease) as one:
-            async with anthropic_at(lease) as other:
-                completion = await one.chat.completions.create(**chat())
-                message = await other.messages.create(model="claude-x", max_tokens=50, messages=ASK)
+        async with lending(world, sample) as lease, openai_at(lease) as one, anthropic_at(lease) as other:
+            completion = await one.chat.completions.create(**chat())
+            message = await other.messages.create(model="claude-x", max_tokens=50, messages=ASK)
         assert completion.choices[0].message.content == "Hello."
         assert getattr(message.content[0], "text", "") == "Hello."
         assert (sample.calls.requests, sample.calls.ungated) == (2, 0)
@@ -93,12 +98,11 @@ async def test_sync_sdks_are_answered_while_they_block_the_loop_of_their_sample(
 async def test_sdks_stream_and_usage_is_counted() -> None:
     with gateway_to() as world:
         sample = world.sample()
-        async with world.gateway.lender().lend(sample) as lease, openai_at(lease) as one:
-            async with anthropic_at(lease) as other:
-                async with other.messages.stream(model="claude-x", max_tokens=50, messages=ASK) as stream:
-                    said = [text async for text in stream.text_stream]
-                chunks = await one.chat.completions.create(**chat(), stream=True, stream_options=USAGE)
-                parts = [part.choices[0].delta.content or "" async for part in chunks if part.choices]
+        async with lending(world, sample) as lease, openai_at(lease) as one, anthropic_at(lease) as other:
+            async with other.messages.stream(model="claude-x", max_tokens=50, messages=ASK) as stream:
+                said = [text async for text in stream.text_stream]
+            chunks = await one.chat.completions.create(**chat(), stream=True, stream_options=USAGE)
+            parts = [part.choices[0].delta.content or "" async for part in chunks if part.choices]
         assert "".join(said) == "".join(parts) == "Hello."
         assert sample.calls.requests == 2
         assert sample.calls.output_tokens == world.provider.stats.output_tokens
