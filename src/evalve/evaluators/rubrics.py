@@ -50,17 +50,6 @@ class Rubric:
         return sum(values.values()) / len(values)
 
 
-CORRECTNESS = Rubric(
-    "Is the response correct? Judge what it says, not how: wording, length, units written differently, and "
-    "further explanation do not matter. With a reference, it is correct if it gives the same answer as the "
-    "reference; without one, if it answers the question and what it says is true."
-)
-PREFERENCE = Rubric(
-    "Which response answers the question better: more correct, more complete, more useful to the one who "
-    "asked? Length and style do not matter by themselves. Say tie where neither is better."
-)
-
-
 def as_rubric(given: Any) -> Rubric:
     """A rubric from a rubric, a text, or a mapping of its fields as YAML has it."""
     if isinstance(given, Rubric):
@@ -72,9 +61,7 @@ def as_rubric(given: Any) -> Rubric:
     known = [each.name for each in fields(Rubric)]
     for name in given:
         if name not in known:
-            raise OptionError(
-                f"a rubric has {', '.join(known)}; got {name!r}{suggestion(str(name), known)}"
-            )
+            raise OptionError(f"a rubric has {', '.join(known)}; got {name!r}{suggestion(str(name), known)}")
     if "text" not in given:
         raise OptionError("a rubric needs a text: what the judge is to look for")
     return Rubric(**given)
@@ -125,7 +112,9 @@ def _check_text(text: Any) -> None:
 def _checked_scale(scale: Any) -> tuple[int, int]:
     ends = list(scale) if isinstance(scale, list | tuple) else []
     if len(ends) != 2 or any(type(end) is not int for end in ends) or ends[0] >= ends[1]:
-        raise OptionError(f"a rubric's scale is its lowest and its highest grade, as in (1, 5); got {scale!r}")
+        raise OptionError(
+            f"a rubric's scale is its lowest and its highest grade, as in (1, 5); got {scale!r}"
+        )
     if ends[1] - ends[0] >= MOST_GRADES:
         raise OptionError(f"a rubric's scale has at most {MOST_GRADES} grades; got {scale!r}: use 1 to 10")
     return ends[0], ends[1]
@@ -140,3 +129,15 @@ def _checked_criteria(criteria: Any) -> dict[str, str]:
             f"a rubric's criteria are texts by name, as in {{'tone': 'Is it polite?'}}; got {criteria!r}"
         )
     return dict(criteria)
+
+
+# below what they are checked by
+CORRECTNESS = Rubric(
+    "Is the response correct? Judge what it says, not how: wording, length, units written differently, and "
+    "further explanation do not matter. With a reference, it is correct if it gives the same answer as the "
+    "reference; without one, if it answers the question and what it says is true."
+)
+PREFERENCE = Rubric(
+    "Which response answers the question better: more correct, more complete, more useful to the one who "
+    "asked? Length and style do not matter by themselves. Say tie where neither is better."
+)
