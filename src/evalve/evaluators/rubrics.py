@@ -78,7 +78,7 @@ def verdict_schema(choices: Mapping[str | int, Any], criteria: Mapping[str, str]
             },
         }
     )
-    return _object({name: one for name in criteria}) if criteria else one
+    return _object(dict.fromkeys(criteria, one)) if criteria else one
 
 
 def verdict_form(choices: Mapping[str | int, Any], criteria: Mapping[str, str]) -> str:
