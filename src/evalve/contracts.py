@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
@@ -474,17 +474,62 @@ class CallLog:
     """For limits and between tries, summed over calls."""
     ordinals: dict[str, int] = field(default_factory=dict)
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
+    roles: dict[str, CallLog] = field(default_factory=dict)
+    """Calls that are made about a sample and not by it, such as a `judge`'s: none of the figures has them."""
+
+    def in_role(self, role: str) -> CallLog:
+        """Where calls of that role are counted; without a role, here."""
+        return self.roles.setdefault(role, CallLog()) if role else self
 
     def add(self, made: CallLog) -> None:
         """Add the figures of other calls; ordinals belong to one attempt, and stay as they are."""
-        for figure in fields(self):
-            if figure.name != "ordinals":
-                setattr(self, figure.name, getattr(self, figure.name) + getattr(made, figure.name))
+        for name in _FIGURES:
+            setattr(self, name, getattr(self, name) + getattr(made, name))
+        for role, log in made.roles.items():
+            self.in_role(role).add(log)
 
     def since(self, before: CallLog) -> CallLog:
         """What has been added to the figures."""
-        names = [figure.name for figure in fields(self) if figure.name != "ordinals"]
-        return CallLog(**{name: getattr(self, name) - getattr(before, name) for name in names})
+        added = CallLog(**{name: getattr(self, name) - getattr(before, name) for name in _FIGURES})
+        for role, log in self.roles.items():
+            added.roles[role] = log.since(before.roles.get(role) or CallLog())
+        return added
+
+    def to_plain(self) -> dict[str, Any]:
+        """The figures by name; those of a role as in `judge.cost_usd`."""
+        plain = {name: getattr(self, name) for name in _FIGURES}
+        # `list` first: another thread may count the first call of a role
+        for role, log in list(self.roles.items()):
+            plain.update({f"{role}.{name}": getattr(log, name) for name in _FIGURES})
+        return plain
+
+    @property
+    def made_any(self) -> bool:
+        return bool(self.requests or self.cached) or any(log.made_any for log in self.roles.values())
+
+
+_FIGURES = tuple(figure.name for figure in fields(CallLog) if figure.name not in ("ordinals", "roles"))
+
+JUDGE = "judge"
+"""The role of calls that a judge makes (`CallLog.roles`)."""
+
+
+def split_roles(plain: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """What `CallLog.to_plain` gave, by role; the sample's own calls under the empty name."""
+    by_role: dict[str, dict[str, float]] = {"": {}}
+    for name, figure in plain.items():
+        role, _, own = name.rpartition(".")
+        by_role.setdefault(role, {})[own] = figure
+    return by_role
+
+
+def all_roles(plain: Mapping[str, float]) -> dict[str, float]:
+    """The figures of all roles together."""
+    total: dict[str, float] = {}
+    for name, figure in plain.items():
+        own = name.rpartition(".")[2]
+        total[own] = total.get(own, 0) + figure
+    return total
 
 
 class Surroundings(Protocol):
@@ -531,6 +576,8 @@ class SampleContext:
     """For a lender: which argument of the evaluation it lends for."""
     failed_calls: dict[Any, Any] = field(default_factory=dict)
     """The gate's own: requests of this try that have failed for good, and what came of them."""
+    role: str = ""
+    """For whom calls are counted: the sample itself, or a `judge`."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
@@ -566,6 +613,25 @@ WAITS_FOR_LIMITS = "limits"
 """Why a sample waits (`Tally.waiting`) that a provider's limits hold back."""
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
+
+
+@contextmanager
+def in_role(role: str) -> Iterator[None]:
+    """In the block, and in tasks that are started in it, calls are counted under the role.
+
+    Outside of samples, calls in the block are those of a sample that nobody records: equal calls in it are
+    asked anew.
+    """
+    sample = SAMPLE.get()
+    if sample is None:
+        inside = SampleContext("", "", "", repeat=0, try_number=1, role=role)
+    else:
+        inside = replace(sample, role=role)
+    token = SAMPLE.set(inside)
+    try:
+        yield
+    finally:
+        SAMPLE.reset(token)
 
 
 async def parked(awaitable: Awaitable[T], reason: str) -> T:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalve.contracts import JUDGE, all_roles
 from evalve.errors import OptionError
 from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.filesystems import on_network
@@ -176,9 +177,12 @@ class Calls:
 
     def spent(self) -> str:
         totals = self.totals()
-        parts = [f"{int(totals['cached'])} cached"] if totals["cached"] else []
-        if totals["cost_usd"]:
-            parts.append(f"{totals['cost_usd']:.3f} USD")
+        together = all_roles(totals)
+        parts = [f"{int(together['cached'])} cached"] if together["cached"] else []
+        if together["cost_usd"]:
+            cost = f"{together['cost_usd']:.3f} USD"
+            judged_usd = totals.get(f"{JUDGE}.cost_usd", 0.0)
+            parts.append(f"{cost} ({judged_usd:.3f} for the judge)" if judged_usd else cost)
         return ", ".join(parts)
 
 

@@ -31,6 +31,10 @@ def failed_in_words(failed: int, failures: Mapping[str, int]) -> str:
     return f"{failed} failed ({classes})" if classes else f"{failed} failed"
 
 
+UNSCORED = "unscored"
+"""Under this key the metadata of a score without a value says why."""
+
+
 class Score:
     """A named value from an evaluator; `metadata` is the caller's to fill."""
 
@@ -47,6 +51,13 @@ class Score:
         self.value = value
         self.metrics = metrics
         self.metadata: dict[str, Any] = dict(metadata) if metadata else {}
+
+    @classmethod
+    def unscored(
+        cls, name: str, reason: str, metrics: Any = (), metadata: Mapping[str, Any] | None = None
+    ) -> Score:
+        """A score without a value, where an evaluator cannot tell: it enters no metric, and is not wrong."""
+        return cls(name, None, metrics, {**(metadata or {}), UNSCORED: reason})
 
     def __repr__(self) -> str:
         return f"Score({self.name!r}, {self.value!r})"

@@ -318,6 +318,7 @@ def test_json_has_metrics_with_intervals_runs_and_samples_with_their_tries(store
             "high": 1.0,
             "observations": 1,
             "samples": 1,
+            "unscored": 0,
             "note": "",
             "if_failed_were_wrong": 0.5,
             "if_failed_were_right": 1.0,

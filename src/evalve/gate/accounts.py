@@ -11,7 +11,6 @@ import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
@@ -73,13 +72,13 @@ class Account:
 
     def logs(self, sample: SampleContext | None) -> tuple[CallLog, ...]:
         """Where a call is counted. Totals are not sums over samples: a call may belong to none."""
-        return (self._total,) if sample is None else (self._total, sample.calls)
+        if sample is None:
+            return (self._total,)
+        return self._total.in_role(sample.role), sample.calls.in_role(sample.role)
 
     def totals(self) -> dict[str, Any]:
         with self.lock:
-            plain = asdict(self._total)
-        del plain["ordinals"]
-        return plain
+            return self._total.to_plain()
 
     def count_elsewhere(self, made: CallLog) -> None:
         """What calls of the run came to in another process."""
@@ -87,7 +86,7 @@ class Account:
             self._total.add(made)
 
     def spent_usd(self) -> float:
-        return self._total.cost_usd
+        return self._total.cost_usd + sum(log.cost_usd for log in list(self._total.roles.values()))
 
     def note_admitted(self, scope: str, at_s: float, cost: Any) -> None:
         """What a call takes of a limit, by dimension."""

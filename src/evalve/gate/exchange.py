@@ -599,6 +599,7 @@ class Exchange:
             wall_s=self._gate.clock.now_s() - self._began_s,
             usage=None if usage is None else _plain(usage),
             cost_usd=cost_usd,
+            role=self._sample.role,
         )
 
 

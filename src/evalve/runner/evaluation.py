@@ -31,6 +31,7 @@ from evalve.contracts import (
     Store,
     Strategy,
     Tally,
+    all_roles,
 )
 from evalve.errors import ExperimentChanged
 from evalve.jsontext import digest
@@ -281,7 +282,7 @@ class _Signals:
         return self.tally.waiting.get(WAITS_FOR_LIMITS, 0)
 
     def lost(self) -> tuple[int, int]:
-        totals = self.calls.totals()
+        totals = all_roles(self.calls.totals())
         lost = totals.get("retries", 0) - totals.get("refusals", 0)
         return int(lost), int(totals.get("requests", 0))
 

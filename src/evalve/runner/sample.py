@@ -301,11 +301,7 @@ def _forget_cancellation() -> None:
 
 
 def _calls_json(calls: CallLog) -> str | None:
-    if not calls.requests and not calls.cached:
-        return None
-    plain = asdict(calls)
-    del plain["ordinals"]
-    return to_json(plain)
+    return to_json(calls.to_plain()) if calls.made_any else None
 
 
 def _is_running(body: Body) -> bool:

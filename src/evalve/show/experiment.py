@@ -89,8 +89,8 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.info.left_out:
         yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
-    if made := calls_made(one.runs):
-        yield f"  calls     {figures.calls(made)}"
+    for who, made in figures.calls_by_role(calls_made(one.runs)):
+        yield f"  {who:<10}{made}"
     if one.failure_kinds:
         kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
         yield f"  failures  {kinds}"
@@ -222,6 +222,7 @@ def _metric(metric: MetricValue, one: Overview) -> dict[str, Any]:
         "high": metric.high,
         "observations": metric.observations,
         "samples": metric.samples,
+        "unscored": metric.unscored,
         "note": metric.note,
         "if_failed_were_wrong": worst_and_best[0] if worst_and_best else None,
         "if_failed_were_right": worst_and_best[1] if worst_and_best else None,

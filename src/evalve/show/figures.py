@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from evalve.contracts import split_roles
 from evalve.records import failed_in_words
 
 
@@ -142,6 +143,8 @@ def text_of(content: Any) -> str:
 
 def score_text(content: Any) -> str:
     """A score's value: a number as a number, a truth value as such, the rest as JSON."""
+    if content is None:
+        return "unscored"
     if isinstance(content, float):
         return value(content)
     return str(content) if isinstance(content, bool | int) else text_of(content)
@@ -170,6 +173,13 @@ def calls(made: Mapping[str, float]) -> str:
     if made.get("waited_s", 0) >= 1:
         parts.append(f"waited {duration(made['waited_s'])} in all")
     return "; ".join(parts + passed)
+
+
+def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name."""
+    for role, own in split_roles(made).items():
+        if any(own.values()):
+            yield role or "calls", calls(own)
 
 
 def _cost(made: Mapping[str, float]) -> str:

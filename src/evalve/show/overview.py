@@ -116,7 +116,10 @@ def metric_text(metric: MetricValue) -> str:
     text = figures.with_interval(
         int(number) if whole and number is not None else number, metric.low, metric.high
     )
-    return f"{text} ({metric.note})" if metric.note else text
+    notes = [metric.note] if metric.note else []
+    if metric.unscored:
+        notes.append(f"{metric.unscored} unscored")
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def samples_line(info: EvaluationInfo) -> str:

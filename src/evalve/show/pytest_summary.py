@@ -220,8 +220,8 @@ def summary_lines(
         for metric in map(MetricValue.from_plain, one.metrics):
             line = f"{metric.evaluator}  {metric.metric} {metric_text(metric)}  n={metric.observations}"
             yield f"  {visible(line)}"
-        if one.calls:
-            yield f"  {figures.calls(one.calls)}"
+        for who, made in figures.calls_by_role(one.calls):
+            yield f"  {made}" if who == "calls" else f"  {who}: {made}"
         if one.rows_changed:
             yield f"  {figures.rows_changed(one.rows_changed)}"
         if one.left_out:

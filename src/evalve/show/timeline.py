@@ -158,6 +158,8 @@ class _Timeline:
 
 
 def _call_parts(event: Event) -> Iterator[str]:
+    if event.get("role"):
+        yield f"by the {event['role']}"
     yield f"{event.get('provider')}/{event.get('model')}"
     if event.get("status") is not None:
         yield str(event["status"])
