@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -222,6 +223,38 @@ def test_every_key_is_overridable_on_the_command_line(project: Project, provider
     assert [score["name"] for score in records[0]["scores"]] == ["contains", "exact_match"]
     assert "--evaluators: experiments.debug: unknown evaluator 'contain'; did you mean" in wrong.err
     assert "--evaluation-mode: needs one of: agent, model; got 'agents'" in mode.err
+
+
+def test_a_judge_with_a_key_of_its_own_is_counted_apart(project: Project, provider: Simulator) -> None:
+    environ = prepared(project, provider)
+
+    ended = project.evalve("run", "debug", "--judge-model", "other", **environ)
+
+    assert ended.code == 0
+    names = [[score["name"] for score in record["scores"]] for record in project.records("debug")]
+    assert names == [["contains", "llm_judge"]] * 3
+    requests = provider.recent_requests()
+    asked = [(json.loads(one["body"])["model"], one["key_hash"]) for one in requests]
+    assert sorted(model for model, _ in asked) == ["tiny"] * 3 + ["tiny-2"] * 3
+    assert len(set(asked)) == 2
+    assert len({key for _, key in asked}) == 2
+    assert "3 calls" in ended.out and "judge" in ended.out
+
+
+def test_a_budget_holds_for_all_models_of_an_experiment(project: Project, provider: Simulator) -> None:
+    environ = prepared(project, provider)
+    text = project.read("evalve.yaml")
+    prices = "prices:\n  tiny: {input: 1000, output: 1000}\n  tiny-2: {input: 1000, output: 1000}\n"
+    project.write("evalve.yaml", text + prices)
+
+    ended = project.evalve(
+        "run", "full", "--model", "sim", "--model", "other", "--budget-usd", "0.1", **environ
+    )
+
+    assert ended.code == 2
+    assert "the budget of 0.1 USD is used up" in ended.out
+    spent = [float(cost) for cost in re.findall(r"([\d.]+) USD\n", ended.out)]
+    assert 0 < sum(spent) <= 0.1
 
 
 def test_gates_and_budgets_decide_the_exit_code(project: Project, provider: Simulator) -> None:

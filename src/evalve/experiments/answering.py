@@ -35,7 +35,7 @@ class Task:
         prompt = filled(self.prompt, row)
         answer = await self.ask(prompt, row, lent)
         expected = None if self.expected is None else expected_of(self.expected, row)
-        context = {"question": prompt, "prompt": prompt, "row": row, "label": row.get("label")}
+        context = {"question": prompt, "prompt": prompt, "row": row}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
         return Result(*scores, prompt=prompt, response=answer)
 

@@ -48,7 +48,8 @@ class Declared:
         if any("row" in inspect.signature(scorer.function).parameters for scorer in self.scorers):
             return tuple(source.first() or ())
         templates = [self.prompt, *([self.expected] if self.expected else []), *_file_templates(self.files)]
-        return tuple(dict.fromkeys(column for one in templates for column in columns_of(one)))
+        by_scorers = [column for scorer in self.scorers for column in scorer.columns().values()]
+        return tuple(dict.fromkeys([*(c for one in templates for c in columns_of(one)), *by_scorers]))
 
     def recorded(self) -> str:
         """What of it belongs to an evaluation; how fast it runs, and how much of it, may change."""
@@ -188,6 +189,10 @@ def _check_columns(declared: Declared) -> None:
             ("prompt", [declared.prompt]),
             ("files", _file_templates(declared.files)),
             ("expected", [declared.expected] if declared.expected else []),
+            (
+                "evaluators",
+                [f"{{{one}}}" for scorer in declared.scorers for one in scorer.columns().values()],
+            ),
         ):
             for column in (column for one in templates for column in columns_of(one)):
                 if column not in first:

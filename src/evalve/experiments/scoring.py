@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from evalve.options import suggestion
 
 JUDGE = "llm_judge"
 _NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
-_CONTEXT = ("question", "prompt", "row", "label")
+_CONTEXT = ("question", "prompt", "row")
+_COLUMN = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,17 @@ class Scorer:
         known = inspect.signature(self.function).parameters
         offered = {key: context[key] for key in _CONTEXT if key in known and context.get(key) is not None}
         given = (answer, expected) if self.takes_expected and expected is not None else (answer,)
-        score = self.function(*given, **{**offered, **self.arguments})
+        row = context["row"]
+        columns = {name: row[column] for name, column in self.columns().items()}
+        score = self.function(*given, **{**offered, **self.arguments, **columns})
         return await score if inspect.isawaitable(score) else score
+
+    def columns(self) -> dict[str, str]:
+        """Arguments that are a column of the row: `{llm_judge: {label: "{human}"}}`."""
+        matches = {
+            name: _COLUMN.fullmatch(text) for name, text in self.arguments.items() if isinstance(text, str)
+        }
+        return {name: match[1] for name, match in matches.items() if match is not None}
 
 
 def known_evaluators() -> list[str]:
