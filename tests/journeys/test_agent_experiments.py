@@ -159,6 +159,45 @@ def test_a_failed_agent_is_no_wrong_answer_and_its_workspace_is_kept(project: Pr
     assert len(kept) == 1
 
 
+def test_an_agent_that_breaks_is_tried_again_where_that_is_asked_for(project: Project) -> None:
+    agent = """
+        import sys
+        from pathlib import Path
+        seen = Path(sys.argv[0]).with_name("seen")
+        if not seen.exists():
+            seen.write_text("")
+            sys.exit("not yet")
+        print(open("context.md").read().split()[-1])
+    """
+    environ = prepared(project, rows=1, agent=agent)
+
+    ended = project.evalve("run", NAME, "--retries", "2", **environ)
+
+    assert ended.code == 0
+    assert [(record["tries"], record["response"]) for record in project.records(NAME)] == [(2, "0")]
+
+
+def test_an_agent_that_is_not_installed_is_told_before_anything_runs(project: Project) -> None:
+    environ = prepared(project, text=CONFIGURATION.replace("python3, ", "no-such-program, "))
+
+    ended = project.evalve("run", NAME, **environ)
+
+    assert ended.code == 4
+    assert (
+        "evalve.yaml:3: models.reader: agent 'command': the program 'no-such-program' is not installed"
+        in ended.err
+    )
+
+
+def test_auto_begins_with_what_the_adapter_recommends(project: Project) -> None:
+    environ = prepared(project)
+
+    ended = project.evalve("run", NAME, "--concurrency", "auto", **environ)
+
+    assert ended.code == 0
+    assert ended.err.startswith("Running concurrent evaluation with auto workers\n")
+
+
 def test_contexts_are_copied_without_being_read(project: Project) -> None:
     """Five at once, each larger than what the runner may grow by."""
     if shutil.disk_usage(project.folder).free < 2_000_000_000:

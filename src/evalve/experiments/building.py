@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalve.contracts import EvaluationSpec, Lender, Rows, Runnable
+from evalve.concurrency import Adaptive
+from evalve.contracts import EvaluationSpec, Lender, Rows, Runnable, Strategy
 from evalve.declare.datasets import Dataset
 from evalve.declare.rows import lacks
-from evalve.errors import DatasetError
+from evalve.errors import AgentError, DatasetError, OptionError
 from evalve.experiments.answering import Ask, Task, asking_model
 from evalve.experiments.configuration import project_folder
 from evalve.experiments.declared import Declared
@@ -18,6 +19,7 @@ from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
 from evalve.experiments.scoring import Scorer
 from evalve.options import Options
+from evalve.runner.retries import is_network_error
 
 METHOD = "yaml 1"
 """How the fingerprint is made: another method tells nothing about a change."""
@@ -79,10 +81,29 @@ def _evaluation(
         is_async=True,
         rows=lambda: _rows(source, columns, own.samples),
         options=own,
-        retries=declared.entry.get("retries"),
+        strategy=_auto(who) if own.max_concurrency == "auto" else None,
+        retries=_retries(declared.entry.get("retries"), is_agent=asked.is_agent),
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
+    )
+
+
+def _auto(who: Who) -> Strategy:
+    """Where `auto` begins: with what the adapter recommends."""
+    return Adaptive() if who.recommended_concurrency is None else Adaptive(who.recommended_concurrency)
+
+
+def _retries(tries: int | None, *, is_agent: bool) -> Any:
+    """For a model, when the network fails; for an agent, also when it breaks: it has no score yet."""
+    if tries is None or not is_agent:
+        return tries
+    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+    return AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, AgentError) or is_network_error(error)),
+        stop=stop_after_attempt(tries),
+        wait=wait_exponential_jitter(initial=1.0, max=30.0),
     )
 
 
@@ -105,6 +126,8 @@ def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[st
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
+    if (missing := agent.missing()) is not None:
+        raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     taken = {column for source in declared.sources for column in declared.columns(source)}
     keep = declared.entry.get("keep", "failed")
     lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)

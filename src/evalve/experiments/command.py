@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalve import wiring
+from evalve import gating, wiring
+from evalve.checking import check_calls
 from evalve.contracts import EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
@@ -57,6 +58,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
     environ = Environment(os.environ)
     if said.options.experiment is not None and len(said.names) > 1:
         raise OptionError("--experiment gives one experiment another name, and several were named")
+    check_calls((), configuration, environ)
     together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
     planned: list[Planned] = []
     for name in dict.fromkeys(said.names):
@@ -68,6 +70,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
         for one in planned
     }
     with wiring.progress_on(2, said.options, every_sample=workers) as progress:
+        gating.tell_unknown_variables(progress.note)
         ended = run_all(planned, progress=progress, folder=folder)
     code = exit_code(ended)
     again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
