@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalve.gate.budget import Budget, BudgetSpent
+from evalve.gate.budget import Budget, BudgetSpent, SharedBudget
 from evalve.testing import run_in_virtual_time
 
 
@@ -145,3 +145,20 @@ async def test_what_others_have_spent_of_it_is_named_with_what_a_person_set() ->
 
     with pytest.raises(BudgetSpent, match=r"budget of 1 USD is used up \(1\.0500 USD spent\)"):
         await budget.reserve(0.1, is_bound=True)
+
+
+@virtually
+async def test_runs_beside_each_other_spend_one_amount() -> None:
+    budget = SharedBudget(1.0)
+    spent = {"a": 0.0, "b": 0.0}
+    for name in spent:
+        assert budget.joined_by(lambda name=name: spent[name]) is budget  # type: ignore[misc]
+
+    await budget.reserve(0.6, is_bound=True)
+    spent["a"] += 0.6
+    budget.release(0.6)
+
+    with pytest.raises(BudgetSpent, match=r"the budget of 1 USD is used up \(0\.6000 USD spent\)"):
+        await budget.reserve(0.5, is_bound=True)
+    await budget.reserve(0.4, is_bound=True)
+    assert budget.used_usd() == 0.6
