@@ -164,6 +164,41 @@ def test_a_key_in_clear_is_refused_with_the_line_to_write_and_not_shown(tmp_path
     assert key.partition(": ")[2] not in found[0].replace("--env-file", "")
 
 
+def test_a_variable_without_braces_gets_them(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, VALID.replace('"${MINI_KEY}"', "$MINI_KEY"))
+
+    assert found[0].endswith("write:  api_key: ${MINI_KEY}")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "problem"),
+    [
+        (
+            "agent: command",
+            "agent: comand",
+            "2: models.reader: there is no agent 'comand'; did you mean 'command'?",
+        ),
+        (
+            "{prompt}",
+            "{question}",
+            "2: models.reader: agent 'command': {question} in '{question}' is not a placeholder",
+        ),
+        (
+            "answer: last_line",
+            "answer: last",
+            "2: models.reader: agent 'command': answer is one of last_line",
+        ),
+        (
+            "context.md:",
+            "../context.md:",
+            "13: experiments.full: files: '../context.md' leads out of the workspace",
+        ),
+    ],
+)
+def test_what_an_agent_does_not_take_is_told(tmp_path: Path, was: str, now: str, problem: str) -> None:
+    assert problems_of(tmp_path, VALID.replace(was, now, 1))[0].startswith(problem)
+
+
 def test_a_token_for_an_agent_is_refused_in_clear_too(tmp_path: Path) -> None:
     text = VALID.replace("answer: last_line", "environment: {HUB_TOKEN: abcdefghijkl}")
 

@@ -198,6 +198,54 @@ def test_auto_begins_with_what_the_adapter_recommends(project: Project) -> None:
     assert ended.err.startswith("Running concurrent evaluation with auto workers\n")
 
 
+COUNTING = """
+    import sys, time
+    from pathlib import Path
+    with Path(sys.argv[0]).with_name("ran.txt").open("a") as file:
+        file.write(sys.argv[1] + "\\n")
+    if Path(sys.argv[0]).with_name("slow").exists() and sys.argv[1] in ("What is 3?", "What is 4?"):
+        time.sleep(600)
+    print(open("context.md").read().split()[-1])
+"""
+
+
+def test_after_a_kill_only_what_was_in_flight_runs_again(project: Project) -> None:
+    environ = prepared(project, agent=COUNTING)
+    slow = project.write("slow", "")
+
+    with project.started("-m", "evalve", "run", NAME, "--concurrency", "2", **environ) as running:
+        running.wait_until(lambda: project.read("ran.txt").count("\n") == 5, "five agents")
+        running.has_written("Completed 3/8 samples", "err")
+        running.kill()
+    slow.unlink()
+    again = project.evalve("run", NAME, **environ)
+
+    assert again.code == 0
+    ran = project.read("ran.txt").splitlines()
+    assert sorted(ran) == sorted([f"What is {n}?" for n in range(8)] + ["What is 3?", "What is 4?"])
+    assert [record["response"] for record in project.records(NAME)] == [str(n) for n in range(8)]
+
+
+def test_ctrl_c_says_what_runs_and_the_second_ends_it_resumable(project: Project) -> None:
+    environ = prepared(project, agent=COUNTING)
+    slow = project.write("slow", "")
+
+    with project.started("-m", "evalve", "run", NAME, "--concurrency", "2", **environ) as running:
+        running.wait_until(lambda: project.read("ran.txt").count("\n") == 5, "five agents")
+        running.has_written("Completed 3/8 samples", "err")
+        running.interrupt()
+        running.has_written("stopping: ", "err")
+        running.interrupt()
+        ended = running.end()
+    slow.unlink()
+    again = project.evalve("run", NAME, **environ)
+
+    assert ended.code == 2
+    assert f"To go on: evalve run {NAME} --concurrency 2" in ended.out
+    assert again.code == 0
+    assert len(project.records(NAME)) == 8
+
+
 def test_contexts_are_copied_without_being_read(project: Project) -> None:
     """Five at once, each larger than what the runner may grow by."""
     if shutil.disk_usage(project.folder).free < 2_000_000_000:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalve import agent_wiring
 from evalve.agents.spec import AgentTask
-from evalve.contracts import Lender
+from evalve.contracts import SAMPLE, Lender
 from evalve.errors import OptionError
 from evalve.experiments.answering import Ask, fill_workspace
 from evalve.experiments.models import Asked
@@ -23,8 +23,12 @@ def open_agent(asked: Asked, environ: Mapping[str, str], *, folder: Path) -> Any
     """The agent, its paths seen from the folder of the file; `OptionError` where it cannot be one."""
     said = asked.expanded(environ)
     settings = {key: _in_project(value, folder) for key, value in said.items() if key not in _OURS}
+    return _named(asked, str(said["agent"]), settings)
+
+
+def _named(asked: Asked, name: str, settings: Mapping[str, Any]) -> Any:
     try:
-        return agent_wiring.named(str(said["agent"]), settings)
+        return agent_wiring.named(name, settings)
     except OptionError as error:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {error}") from None
 
@@ -53,16 +57,23 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name if name not in taken else f"{name}_lent"
 
 
-def asking_agent(
-    agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Sequence[str], timeout_s: float | None
-) -> Ask:
+def asking_agent(agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Sequence[str]) -> Ask:
+    """Its time is the sample's: the deadline stands still while files are copied and while calls wait."""
     workspace, *gateway = lent
 
     async def ask(prompt: str, row: Mapping[str, Any], loans: Mapping[str, Any]) -> str:
         directory: Path = loans[workspace].path
-        await fill_workspace(directory, files, row, folder)
+        if files:
+            filling, sample = fill_workspace(directory, files, row, folder), SAMPLE.get()
+            await (filling if sample is None else sample.held(filling, "files"))
         lease = loans[gateway[0]] if gateway else None
-        run = await agent.run(AgentTask(prompt, directory, gateway=lease, timeout_s=timeout_s))
+        run = await agent.run(AgentTask(prompt, directory, gateway=lease))
         return str(run.answer)
 
     return ask
+
+
+def check_agent(asked: Asked) -> None:
+    """What can be told without its variables; raises `OptionError`."""
+    settings = {key: value for key, value in asked.entry.values.items() if key not in _OURS}
+    _named(asked, str(asked.entry.get("agent")), settings)

@@ -77,8 +77,6 @@ async def fill_workspace(
     directory: Path, files: Mapping[str, Any], row: Mapping[str, Any], folder: Path
 ) -> None:
     """Copy what the row needs; large files share their blocks with the originals where they can."""
-    if not files:
-        return
     try:
         seed = Seed(files_for(files, row, folder), folder=folder)
         await asyncio.to_thread(seed.copy, directory)

@@ -41,7 +41,7 @@ def build(
     scorers = [_with_judge(scorer, environ) for scorer in declared.scorers]
     found = []
     for asked in declared.asked:
-        who = _who(declared, asked, options, environ)
+        who = _who(declared, asked, environ)
         for source in declared.sources:
             found.append(_evaluation(declared, asked, source, who, scorers, options, experiment))
     return found
@@ -119,7 +119,7 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
     return SizedRows(dataset.open(limit), source.count(limit))
 
 
-def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[str, str]) -> Who:
+def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
     if not asked.is_agent:
         model, arguments = open_model(asked, environ)
         return Who(asking_model(model, arguments, declared.entry.get("system")), {})
@@ -131,9 +131,7 @@ def _who(declared: Declared, asked: Asked, options: Options, environ: Mapping[st
     taken = {column for source in declared.sources for column in declared.columns(source)}
     keep = declared.entry.get("keep", "failed")
     lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)
-    ask = agents.asking_agent(
-        agent, declared.files, folder=declared.folder, lent=list(lenders), timeout_s=options.timeout_s
-    )
+    ask = agents.asking_agent(agent, declared.files, folder=declared.folder, lent=list(lenders))
     return Who(ask, lenders, agent.recommended_concurrency)
 
 

@@ -86,6 +86,7 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
     )
     if judged and judged.is_agent:
         raise OptionError(f"{entry.where('judge_model')}: the judge {judge!r} is an agent; name an API model")
+    _check_names(entry)
     prompt, expected = _texts(entry)
     declared = Declared(
         entry=entry,
@@ -167,6 +168,16 @@ def _texts(entry: Entry) -> tuple[str, str | None]:
             except TemplateProblem as problem:
                 raise OptionError(f"{entry.where(key)}: experiments.{entry.name}: {key}: {problem}") from None
     return str(prompt), expected
+
+
+def _check_names(entry: Entry) -> None:
+    for name in entry.get("files", {}):
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or name.startswith("~"):
+            raise OptionError(
+                f"{entry.where('files')}: experiments.{entry.name}: files: {name!r} leads out of the"
+                " workspace; a name is a relative path inside it"
+            )
 
 
 def _file_templates(files: Mapping[str, Any]) -> list[str]:

@@ -183,7 +183,8 @@ def _keys_in_clear(document: Document, keys: Keys, entry: dict[Any, Any]) -> Ite
     for inner, value in found:
         if value is None or _VARIABLE.search(str(value)):
             continue
-        variable = _variable_for(keys[-1], inner)
+        bare = re.fullmatch(r"\$(\w+)", str(value))  # as shells write it
+        variable = bare[1] if bare else _variable_for(keys[-1], inner)
         yield Problem(
             document.place(*keys, *inner),
             f"{_in_words(keys)}: {'.'.join(inner)} is written out, and a file is read by others; put it into "

@@ -18,7 +18,7 @@ from evalve.experiments.keys import (
 )
 
 FILE = "evalve.schema.json"
-"""Beside this module; `make schema` writes it."""
+"""Beside this module: what `evalve validate --schema` prints."""
 
 
 def schema() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve.errors import EvalveError, OptionError
+from evalve.experiments.agents import check_agent
 from evalve.experiments.configuration import configuration_file
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
@@ -72,7 +73,10 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
         yield from failed or _tried(place, source_of, entry, folder)[1]
     for name in document.section("models"):
         place = document.place("models", name)
-        yield from _tried(place, asked_named, document, str(name), where=place, who="models")[1]
+        asked, failed = _tried(place, asked_named, document, str(name), where=place, who="models")
+        yield from failed
+        if asked is not None and asked.is_agent:
+            yield from _tried(place, check_agent, asked)[1]
     for name in document.section("experiments"):
         place = document.place("experiments", name)
         entry, failed = _tried(place, entry_of, document, "experiments", name)
