@@ -7,10 +7,11 @@ import json
 import random
 from pathlib import Path
 
-NAMES = (
-    "Alder Ash Aspen Beech Birch Cedar Cherry Chestnut Cypress Ebony Elm Fir "
-    "Hazel Hickory Juniper Larch Laurel Linden Maple Oak Pine Poplar Rowan Willow"
-).split()
+NAMES = [
+    *("Alder", "Ash", "Aspen", "Beech", "Birch", "Cedar", "Cherry", "Chestnut"),
+    *("Cypress", "Ebony", "Elm", "Fir", "Hazel", "Hickory", "Juniper", "Larch"),
+    *("Laurel", "Linden", "Maple", "Oak", "Pine", "Poplar", "Rowan", "Willow"),
+]
 YEARS = range(2019, 2025)
 MEASURES = ("operating revenue", "gross profit", "research expense", "net interest", "free cash flow")
 FILLER = (

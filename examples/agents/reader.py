@@ -1,8 +1,8 @@
 """A small agent: it looks things up in context.md with two tools, until the model answers.
 
-It speaks OpenAI's Chat Completions, at the address and with the key that the environment has: under evalve, those of
-the gateway. It needs nothing but Python. `python reader.py QUESTION` prints the answer as its last line, and leaves
-it in answer.txt.
+It speaks OpenAI's Chat Completions, at the address and with the key that the environment has: under evalve,
+those of the gateway. It needs nothing but Python. `python reader.py QUESTION` prints the answer as its last
+line, and leaves it in answer.txt.
 """
 
 from __future__ import annotations
