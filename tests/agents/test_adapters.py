@@ -159,6 +159,11 @@ def test_codex_is_read_with_the_usage_of_its_thread() -> None:
             {"type": "turn.failed", "error": {"message": "unexpected status 503 Service Unavailable"}},
             "provider",
         ),
+        (
+            {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized: wrong key"}},
+            "code",
+        ),
+        ({"type": "turn.failed", "error": {"message": "Quota exceeded. Check your plan."}}, "provider"),
         ({"type": "turn.failed", "error": {"message": "the tool broke"}}, "agent"),
         ({"type": "error", "message": "stream error"}, "agent"),
     ],
@@ -224,6 +229,12 @@ def test_gemini_fails_as_its_exit_code_and_events_say(
     fault = judged(gemini_cli.SPEC, lines, Ending(exit_code=exit_code))
     assert fault is not None
     assert fault.failure_class == failure_class
+
+
+def test_gemini_was_refused_for_its_key() -> None:
+    said = '[API Error: {"error":{"code":400,"message":"API key not valid."}}]'
+    fault = judged(gemini_cli.SPEC, [{**GEMINI_END, "status": "error", "error": {"message": said}}])
+    assert fault == Fault("code", f"gemini-cli: it reports an error: {said}")
 
 
 def test_each_carries_the_concurrency_that_is_recommended_for_it() -> None:

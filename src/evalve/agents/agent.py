@@ -20,6 +20,7 @@ from evalve.agents.transcript import Transcript, end_of, mask
 from evalve.agents.verdict import fault_of
 from evalve.contracts import SAMPLE, RunningAgent, SampleContext
 from evalve.errors import AgentError
+from evalve.secrecy import without_secrets
 
 _OF_MACHINE = (errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC)
 
@@ -110,12 +111,15 @@ class Agent:
         except CannotStart as error:
             raise self._cannot_start(error) from None
         transcript.end()
-        reading, stderr = reader.reading(), end_of(prepared.stderr)
+        reading, stderr = reader.reading(), without_secrets(end_of(prepared.stderr), prepared.secrets)
         waited_s = max(0.0, (seen.started_s or time.monotonic()) - asked_s)
         run = self._run(prepared, reading, ending, stderr, waited_s)
         order = prepared.order
         limits_s = {"startup": order.startup_s, "silence": order.silence_s, "total": order.total_s}
-        return run, fault_of(self.spec, reading, ending, stderr, limits_s=limits_s)
+        fault = fault_of(self.spec, reading, ending, stderr, limits_s=limits_s)
+        if fault is not None:
+            fault = replace(fault, message=without_secrets(fault.message, prepared.secrets))
+        return run, fault
 
     def _run(
         self, prepared: Prepared, reading: Reading, ending: Ending, stderr: str, waited_s: float

@@ -23,6 +23,8 @@ _OF_PROVIDER = re.compile(
     r"(?:status|HTTP|error|code)\D{0,12}(?:429|5\d\d))\b",
     re.IGNORECASE,
 )
+_STATUS = re.compile(r"\b(?:status|code|HTTP|API Error)[\"':=\s]{1,4}([45]\d\d)\b", re.IGNORECASE)
+_OF_LIMITS = (402, 408, 409, 425, 429)
 _SHOWN_CHARACTERS = 600
 
 
@@ -45,7 +47,7 @@ def fault_of(
             "concurrency needs less of it",
         )
     if reading.fault is not None:
-        return Fault(reading.fault.failure_class, f"{name}: {reading.fault.message}{_last_words(stderr)}")
+        return Fault(reading.fault.failure_class, f"{name}: {reading.fault.message}")
     if (own := spec.verdict(reading, ending, stderr)) is not None:
         return Fault(own.failure_class, f"{name}: {own.message}{_last_words(stderr)}")
     if ending.exit_code != 0:
@@ -60,19 +62,22 @@ def fault_of(
     return None
 
 
-def is_of_provider(text: str) -> bool:
-    """Whether an error's text is about the provider behind the agent: limits, overload, server errors."""
-    return bool(_OF_PROVIDER.search(text))
+def of_error(text: str) -> FailureClass:
+    """Whose an error is that an agent reports of itself: by the HTTP status in it, else by its words."""
+    status = _STATUS.search(text)
+    if status is not None:
+        return of_status(int(status[1]))
+    return "provider" if _OF_PROVIDER.search(text) else "agent"
 
 
-def of_status(status: int, message: str) -> Fault:
-    """What the HTTP status of an agent's own call says: wrong requests and keys are the configuration's."""
-    is_refused = 400 <= status < 500 and status not in (402, 408, 409, 425, 429)
-    return Fault("code" if is_refused else "provider", f"API error {status}: {message}")
+def of_status(status: int) -> FailureClass:
+    """Of an agent's own call: a wrong request or key is the configuration's, whatever the sample."""
+    is_refused = 400 <= status < 500 and status not in _OF_LIMITS
+    return "code" if is_refused else "provider"
 
 
 def _whose(text: str) -> FailureClass:
-    return "provider" if is_of_provider(text[-4000:]) else "agent"
+    return "provider" if _OF_PROVIDER.search(text) else "agent"
 
 
 def _ended(exit_code: int | None) -> str:

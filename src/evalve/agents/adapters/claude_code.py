@@ -7,7 +7,7 @@ from typing import Any
 
 from evalve.agents.readers import count, json_object
 from evalve.agents.spec import AgentSpec, Ending, Event, Fault, Reading, Usage
-from evalve.agents.verdict import is_of_provider, of_status
+from evalve.agents.verdict import of_error, of_status
 
 
 class ClaudeReader:
@@ -77,14 +77,14 @@ def _fault(result: dict[str, Any]) -> Fault | None:
     text = str(result.get("result") or "; ".join(map(str, result.get("errors") or ())) or "no text")
     status = result.get("api_error_status")
     if isinstance(status, int):
-        return of_status(status, text)
+        return Fault(of_status(status), f"API error {status}: {text}")
     subtype = result.get("subtype")
     if subtype not in (None, "success"):
         return Fault(
             "agent", f"it stopped with {subtype} after {count(result.get('num_turns'))} turns: {text}"
         )
     if result.get("is_error") or text.startswith("API Error"):
-        return Fault("provider" if is_of_provider(text) else "agent", f"it reports an error: {text}")
+        return Fault(of_error(text), f"it reports an error: {text}")
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalve.agents.readers import count, json_object
 from evalve.agents.spec import AgentSpec, Event, Fault, Reading, Usage
-from evalve.agents.verdict import is_of_provider
+from evalve.agents.verdict import of_error
 
 
 class CodexReader:
@@ -63,8 +63,7 @@ class CodexReader:
     def reading(self) -> Reading:
         fault = None
         if self._error:
-            said = f"its turn failed: {self._error}"
-            fault = Fault("provider" if is_of_provider(self._error) else "agent", said)
+            fault = Fault(of_error(self._error), f"its turn failed: {self._error}")
         return Reading(
             answer=self._answer,
             has_ended=self._has_ended,

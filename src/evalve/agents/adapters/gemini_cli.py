@@ -7,7 +7,7 @@ from typing import Any
 
 from evalve.agents.readers import count, json_object
 from evalve.agents.spec import AgentSpec, Ending, Event, Fault, Reading, Usage
-from evalve.agents.verdict import is_of_provider
+from evalve.agents.verdict import of_error
 
 _EXITS = {
     41: "it could not authenticate (exit code 41): set GEMINI_API_KEY, or use the gateway",
@@ -84,7 +84,7 @@ class GeminiReader:
 
 
 def _fault(message: str) -> Fault:
-    return Fault("provider" if is_of_provider(message) else "agent", f"it reports an error: {message}")
+    return Fault(of_error(message), f"it reports an error: {message}")
 
 
 def _usage(stats: dict[str, Any]) -> Usage:
