@@ -13,7 +13,7 @@ from simulated import Client, Start
 from evalve.errors import OptionError
 from evalve.simulator import Answer, Behaviour, ToolCall, Turns, read_behaviour
 from evalve.simulator.command import behaviour_from, command_line
-from evalve.simulator.conversations import tool_rounds_of, tools_of
+from evalve.simulator.conversations import Tool, tool_rounds_of, tools_of
 
 READER = Turns(
     (
@@ -130,7 +130,7 @@ async def test_without_tools_the_answer_is_found_in_the_prompt(start: Start, for
 def test_rounds_are_read_from_every_format(form: Any, expected: Any) -> None:
     _, body = form("one", "two")
 
-    assert (tool_rounds_of(body), tools_of(body)) == (expected, ("Read",))
+    assert (tool_rounds_of(body), tools_of(body)) == (expected, (Tool("Read"),))
 
 
 def test_results_of_calls_that_were_made_at_once_are_one_round() -> None:

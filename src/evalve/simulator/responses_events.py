@@ -52,6 +52,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "message": {"content": []},
     "reasoning": {"summary": []},
     "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
 }
 
 
@@ -80,7 +81,11 @@ def _summary_events(
 def _call_events(
     place: Mapping[str, Any], call: Mapping[str, Any], characters: int
 ) -> Iterator[dict[str, Any]]:
-    for piece in pieces_of(call["arguments"], characters):
-        yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
-    done = {"name": call["name"], "arguments": call["arguments"]}
-    yield {"type": "response.function_call_arguments.done", **place, **done}
+    is_custom = call["type"] == "custom_tool_call"
+    kind, what = (
+        ("custom_tool_call_input", "input") if is_custom else ("function_call_arguments", "arguments")
+    )
+    for piece in pieces_of(call[what], characters):
+        yield {"type": f"response.{kind}.delta", **place, "delta": piece}
+    named = {} if is_custom else {"name": call["name"]}
+    yield {"type": f"response.{kind}.done", **place, **named, what: call[what]}
