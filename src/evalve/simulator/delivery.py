@@ -10,13 +10,13 @@ from aiohttp import web
 
 from evalve.clock import Clock
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import Api, Events, encoded
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.faults import Fault
 from evalve.simulator.provider import Admission
 from evalve.simulator.recent import Seen
 from evalve.simulator.replies import failed, reply_headers
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, Events, encoded
 
 
 @dataclass(frozen=True, slots=True)

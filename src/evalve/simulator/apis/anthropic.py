@@ -9,6 +9,16 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import (
+    Events,
+    Failure,
+    FailureKind,
+    encoded,
+    pieces_of,
+    rfc3339,
+    rfc3339_exact,
+    told_to_wait,
+)
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -23,16 +33,6 @@ from evalve.simulator.habits import RetryAfter, Statement, per_time
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import (
-    Events,
-    Failure,
-    FailureKind,
-    encoded,
-    pieces_of,
-    rfc3339,
-    rfc3339_exact,
-    told_to_wait,
-)
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {

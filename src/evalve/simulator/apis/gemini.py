@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, unquote
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 from evalve.simulator.asks import Ask, BadRequest, ForcedTool, mapping_at, optional_count, tool_definitions
 from evalve.simulator.habits import RetryAfter, Statement
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import ATTACHMENT_BYTES, BYTES_PER_TOKEN, Part, structure_part, text_bytes
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
 _PATH = re.compile(
     r"(?:/v1(?:beta|alpha)?)?/models/(?P<model>[^/:]+):"

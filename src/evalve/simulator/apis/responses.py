@@ -8,6 +8,9 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.openai import CREATED, OpenAIApi
+from evalve.simulator.apis.responses_events import events_of, named_event
+from evalve.simulator.apis.wire import Events
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -18,11 +21,8 @@ from evalve.simulator.asks import (
     tool_definitions,
 )
 from evalve.simulator.conversations import Tool, tools_of
-from evalve.simulator.openai_api import CREATED, OpenAIApi
-from evalve.simulator.responses_events import events_of, named_event
 from evalve.simulator.scripts import ToolCall
 from evalve.simulator.tokens import Part, content_parts, structure_part
-from evalve.simulator.wire import Events
 
 _MOST_STORED = 10_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evalve.simulator.apis.wire import Events, encoded, pieces_of
 from evalve.simulator.tokens import BYTES_PER_TOKEN
-from evalve.simulator.wire import Events, encoded, pieces_of
 
 
 def events_of(empty: Mapping[str, Any], whole: Mapping[str, Any], chunk_tokens: int) -> Events:
