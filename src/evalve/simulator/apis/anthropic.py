@@ -194,7 +194,7 @@ def _three(name: str, stated: list[Statement], epoch_s: float, *, rounded_to: in
         remaining = round(left / rounded_to) * rounded_to
     prefix = f"anthropic-ratelimit-{name}"
     return {
-        f"{prefix}-limit": str(round(sum(said.limit for said in stated))),
+        f"{prefix}-limit": str(max(1, round(sum(said.limit for said in stated)))),
         f"{prefix}-remaining": str(remaining),
         f"{prefix}-reset": rfc3339(math.ceil(full_s)) if is_coarse else rfc3339_exact(full_s),
     }

@@ -79,7 +79,7 @@ class OpenAIApi:
         for dimension in _DIMENSIONS:
             said = stated.get(dimension)
             if said is not None:
-                headers[f"x-ratelimit-limit-{dimension}"] = str(round(said.limit))
+                headers[f"x-ratelimit-limit-{dimension}"] = str(max(1, round(said.limit)))
                 headers[f"x-ratelimit-remaining-{dimension}"] = str(int(said.remaining + 1e-6))
                 headers[f"x-ratelimit-reset-{dimension}"] = go_duration(said.full_in_s)
         return headers
