@@ -62,7 +62,7 @@ def test_a_request_larger_than_the_window_starts_when_nothing_is_used_and_is_pai
 ) -> None:
     assert take({"requests": window}, {"requests": Cost(20, 20)}, now_s=0.0) is None
     window.refresh(0.5)
-    assert (window.wait_s(1), window.full_in_s()) == (pytest.approx(1.5), pytest.approx(1.5))
+    assert [window.wait_s(1), window.full_in_s()] == pytest.approx([1.5, 1.5])
     assert served(window, [1.99, 2.0]) == [False, True]
 
 

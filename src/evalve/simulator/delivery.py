@@ -104,7 +104,7 @@ class Delivery:
             duration_s += self.behaviour.faults.slow_stream_s * len(events.pieces)
         await self._wait(self.fate.first_token_s)
         self._start_output(duration_s)
-        headers = {**self._headers(), "content-type": "text/event-stream; charset=utf-8"}
+        headers = {**self._headers(), "content-type": events.content_type}
         response = web.StreamResponse(headers=headers)
         await response.prepare(self.request)
         await response.write(events.opening)
