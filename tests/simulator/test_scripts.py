@@ -160,6 +160,22 @@ async def test_a_script_may_differ_by_prompt(start: Start) -> None:
     assert (await client.messages("Your name?")).json["content"][0]["text"] == "Ada"
 
 
+async def test_a_question_for_json_beside_the_conversation_gets_what_conforms(start: Start) -> None:
+    _, client = await start(Behaviour(answers=READER))
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+
+    reply = await client.chat("A title for this?", response_format=wanted)
+
+    assert list(json.loads(reply.json["choices"][0]["message"]["content"])) == ["title"]
+
+
+async def test_a_group_that_found_nothing_gives_the_whole_match(start: Start) -> None:
+    _, client = await start(Behaviour(answers=[Answer("{found}", find="rev(enue)?")]))
+
+    assert (await client.messages("rev: 5")).json["content"][0]["text"] == "rev"
+
+
 async def test_thoughts_are_told_where_they_are_asked_for(start: Start) -> None:
     _, client = await start(Behaviour(answers=[Answer("Yes.", reasoning="Hm, is it so?")]))
     path, body = gemini()
