@@ -9,6 +9,16 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import (
+    Events,
+    Failure,
+    FailureKind,
+    encoded,
+    pieces_of,
+    rfc3339,
+    rfc3339_exact,
+    told_to_wait,
+)
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -23,16 +33,6 @@ from evalve.simulator.habits import RetryAfter, Statement, per_time
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import (
-    Events,
-    Failure,
-    FailureKind,
-    encoded,
-    pieces_of,
-    rfc3339,
-    rfc3339_exact,
-    told_to_wait,
-)
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {
@@ -194,7 +194,7 @@ def _three(name: str, stated: list[Statement], epoch_s: float, *, rounded_to: in
         remaining = round(left / rounded_to) * rounded_to
     prefix = f"anthropic-ratelimit-{name}"
     return {
-        f"{prefix}-limit": str(round(sum(said.limit for said in stated))),
+        f"{prefix}-limit": str(max(1, round(sum(said.limit for said in stated)))),
         f"{prefix}-remaining": str(remaining),
         f"{prefix}-reset": rfc3339(math.ceil(full_s)) if is_coarse else rfc3339_exact(full_s),
     }
