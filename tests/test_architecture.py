@@ -40,7 +40,18 @@ KERNEL = {
     "variables",
 }
 WIRING = {"checking", "gating", "wiring", "worker_process"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
+ROOMS = {
+    "declare",
+    "engines",
+    "evaluators",
+    "gate",
+    "host",
+    "runner",
+    "sandboxes",
+    "show",
+    "simulator",
+    "storage",
+}
 DOORS = {
     "arguments",
     "cli",
