@@ -46,6 +46,7 @@ ROOMS = {
     "engines",
     "evaluators",
     "gate",
+    "host",
     "runner",
     "sandboxes",
     "show",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -376,6 +376,12 @@ class Tally:
     """How many may be in flight, where the strategy says."""
     notes: list[str] = field(default_factory=list)
     """Things to tell the person once: a blocked loop, a take-over of a lock."""
+    running: dict[int, RunningSample] = field(default_factory=dict)
+    """Attempts that have begun and not ended, in that order."""
+    decided: str = ""
+    """What an adaptive strategy has decided last, and why: `20 → 14: 18% of calls were lost`."""
+    own_failures: int = 0
+    """Failures that say nothing about provider or machine: of classes code, answer and agent."""
     held_by: Callable[[], str] = lambda: ""
     """What holds calls back now, in words: `input tokens 98%: next in 0.4 s`."""
     spent: Callable[[], str] = lambda: ""
@@ -399,6 +405,18 @@ class RunningAgent:
     """The kind of its last event."""
 
 
+@dataclass(slots=True)
+class RunningSample:
+    """An attempt that has begun and not ended."""
+
+    sample_id: str
+    repeat: int
+    started_s: float
+    """`time.monotonic()` at its beginning."""
+    waits_for: Callable[[], str]
+    """In words; empty while it works."""
+
+
 class Progress(Protocol):
     """Shows tallies while evaluations run."""
 
@@ -407,14 +425,75 @@ class Progress(Protocol):
     def finished(self, tally: Tally) -> None: ...
 
 
-class CallSignals(Protocol):
-    """What a strategy may know about the calls that its samples make."""
+class CallCounts(NamedTuple):
+    """Calls to providers since the beginning."""
+
+    sent: int = 0
+    lost: int = 0
+    """To overload, server errors and time-outs."""
+    refused: int = 0
+    """By a provider's limits."""
+
+
+NO_CALLS = CallCounts()
+
+
+Level = Literal["clear", "tight", "over"]
+"""How much room a machine has: `tight` is for nothing more, `over` for fewer."""
+
+
+class HostPressure(NamedTuple):
+    """Whether the machine has room, and what there is too little of."""
+
+    level: Level
+    reason: str = ""
+    at_least: int = 1
+    """So many samples at once are no cause for it."""
+
+
+CLEAR = HostPressure("clear")
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A process that has been let start; whoever runs it notes what it took."""
+
+    peak_bytes: int = 0
+    """At its end."""
+    memory_bytes: Callable[[], int] = lambda: 0
+    """What it takes now."""
+
+
+class Host(Protocol):
+    """The machine that samples run on."""
+
+    def pressure(self, processes: int) -> HostPressure:
+        """How much room there is now; `processes` are those that samples of the run have started."""
+
+    def admission(
+        self, kind: str, wait: Callable[[Awaitable[Any], str], Awaitable[Any]]
+    ) -> AbstractAsyncContextManager[Admitted]:
+        """Entered when there is memory for another process of its kind; in the block, it runs."""
+
+    def room_for_files(self, at_once: int) -> tuple[int, str] | None:
+        """Let so many samples open files at once; where not all can, how many, and what to tell."""
+
+
+class RunSignals(Protocol):
+    """What a strategy may know about its run beside its turns, and whom it tells what it decides."""
 
     def held_back(self) -> int:
         """How many samples wait now for a provider's limits."""
 
-    def lost(self) -> tuple[int, int]:
-        """Calls lost to overload, server errors and time-outs, and calls sent, since the beginning."""
+    def calls(self) -> CallCounts: ...
+
+    def own_failures(self) -> int:
+        """Samples so far whose failure says nothing about provider or machine."""
+
+    def pressure(self) -> HostPressure: ...
+
+    def decided(self, decision: Mapping[str, Any]) -> None:
+        """An entry of the strategy's `history`."""
 
 
 class CallsView(Protocol):
@@ -578,6 +657,8 @@ class SampleContext:
     """The gate's own: requests of this try that have failed for good, and what came of them."""
     role: str = ""
     """For whom calls are counted: the sample itself, or a `judge`."""
+    host: Host | None = None
+    """The machine; `None` where no run is around the sample."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
@@ -632,6 +713,20 @@ def in_role(role: str) -> Iterator[None]:
         yield
     finally:
         SAMPLE.reset(token)
+
+
+@asynccontextmanager
+async def admitted(kind: str) -> AsyncIterator[Admitted]:
+    """Around a process that a sample starts: entered when there is memory for another one of its kind.
+
+    Note in what it yields what the process takes, at the end and, where that is known, now.
+    """
+    sample = SAMPLE.get()
+    if sample is None or sample.host is None:
+        yield Admitted()
+        return
+    async with sample.host.admission(kind, sample.held) as place:
+        yield place
 
 
 async def parked(awaitable: Awaitable[T], reason: str) -> T:

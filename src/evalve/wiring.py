@@ -26,6 +26,7 @@ from evalve.engines.finding import refuse_while_importing
 from evalve.errors import EvalveError, Interrupted, OptionError
 from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
 from evalve.gate.budget import SharedBudget
+from evalve.host.machine import Machine
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -37,6 +38,9 @@ from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 
 T = TypeVar("T")
+
+MACHINE = Machine()
+"""All runs of a process share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ async def run_recording(
             progress=progress,
             engine_for=engine_for,
             calls=calls,
+            host=MACHINE,
             git_commit=git_commit(folder),
             secrets=secret_values(Environment(os.environ)),
             give_up=give_up,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -18,11 +19,16 @@ from typing import Any
 from evalve import concurrency, options
 from evalve.clock import utc_text
 from evalve.contracts import (
+    CLEAR,
+    NO_CALLS,
     WAITS_FOR_LIMITS,
+    CallCounts,
     CallsView,
     Engine,
     EngineFor,
     EvaluationInfo,
+    Host,
+    HostPressure,
     Progress,
     Rows,
     RunInfo,
@@ -51,6 +57,8 @@ from evalve.summary import Summary
 from evalve.tallies import MetricValue
 from evalve.traces import Trace
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -78,6 +86,7 @@ async def run_evaluation(
     progress: Progress,
     engine_for: EngineFor,
     calls: CallsView | None = None,
+    host: Host | None = None,
     git_commit: str | None = None,
     secrets: Sequence[str] = (),
     give_up: Callable[[], None] | None = None,
@@ -88,7 +97,7 @@ async def run_evaluation(
     """
     carry_samples_into_threads()
     await _refuse_changes(evaluation, store, tell=progress.note)
-    strategy = _strategy(evaluation)
+    strategy = _with_room_for_files(_strategy(evaluation), host, tell=progress.note)
     async with _opened(evaluation.rows) as rows:
         with closing(engine_for(evaluation, strategy)) as engine:
             await engine.start()
@@ -96,7 +105,7 @@ async def run_evaluation(
                 store.forget(evaluation.spec.experiment, evaluation.spec.key)
             evaluation_id = await store.open_evaluation(evaluation.spec)
             journey = _Journey(
-                evaluation, evaluation_id, rows, store, strategy, engine, calls, git_commit, secrets
+                evaluation, evaluation_id, rows, store, strategy, engine, calls, host, git_commit, secrets
             )
             tally = journey.tally
             await store.begin_run(journey.run, total=journey.plan.total)
@@ -125,10 +134,13 @@ class _Journey:
         strategy: Strategy,
         engine: Engine,
         calls: CallsView | None,
+        host: Host | None,
         git_commit: str | None,
         secrets: Sequence[str],
     ) -> None:
         asked = evaluation.options
+        self.max_concurrency: int | None = getattr(strategy, "max_concurrency", None)
+        self._host = host
         self.tally = tally = Tally(
             evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic()
         )
@@ -177,6 +189,7 @@ class _Journey:
                 if asked.trace == "off"
                 else partial(Trace, keep_file=store.keep_artefact, secrets=secrets),
                 account=None if calls is None else calls.account,
+                host=host,
             ),
             engine=self.engine,
             lenders=evaluation.lenders,
@@ -193,10 +206,10 @@ class _Journey:
             progress.note(text)
 
         self._samples.tell = tell
-        self.tally.limit = getattr(self.strategy, "max_concurrency", None)
+        self.tally.limit = getattr(self.strategy, "concurrency", self.max_concurrency)
         watch = getattr(self.strategy, "watch", None)
-        if watch is not None and self._calls is not None:
-            watch(_Signals(self.tally, self._calls))
+        if watch is not None:
+            watch(_Signals(self.tally, self._calls, self._host))
         with ExitStack() as stack:
             together = stack.enter_context(runs_on_this_loop())
             if self.engine.may_block_loop:
@@ -257,7 +270,7 @@ class _Journey:
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,
             "strategy": concurrency.name_of(self.strategy),
-            "max_concurrency": tally.limit,
+            "max_concurrency": self.max_concurrency,
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),
             "calls": self._calls_made(),
@@ -273,18 +286,34 @@ class _Journey:
 
 @dataclass(frozen=True, slots=True)
 class _Signals:
-    """What `Adaptive` is told about the samples' calls."""
+    """What `Adaptive` is told about the run, and who hears what it decides."""
 
     tally: Tally
-    calls: CallsView
+    made: CallsView | None
+    host: Host | None
 
     def held_back(self) -> int:
         return self.tally.waiting.get(WAITS_FOR_LIMITS, 0)
 
-    def lost(self) -> tuple[int, int]:
-        totals = all_roles(self.calls.totals())
-        lost = totals.get("retries", 0) - totals.get("refusals", 0)
-        return int(lost), int(totals.get("requests", 0))
+    def calls(self) -> CallCounts:
+        if self.made is None:
+            return NO_CALLS
+        totals = all_roles(self.made.totals())
+        refused = int(totals.get("refusals", 0))
+        lost = int(totals.get("retries", 0)) - refused
+        return CallCounts(int(totals.get("requests", 0)), lost, refused)
+
+    def own_failures(self) -> int:
+        return self.tally.own_failures
+
+    def pressure(self) -> HostPressure:
+        return CLEAR if self.host is None else self.host.pressure(len(self.tally.agents))
+
+    def decided(self, decision: Mapping[str, Any]) -> None:
+        tally = self.tally
+        tally.limit = decision["to"]
+        tally.decided = f"{decision['from']} → {decision['to']}: {decision['reason']}"
+        _LOG.info("%s: %s (%s)", tally.evaluation, tally.decided, decision["side"])
 
 
 def _strategy(evaluation: Runnable) -> Strategy:
@@ -296,6 +325,19 @@ def _strategy(evaluation: Runnable) -> Strategy:
         max_concurrency=asked.max_concurrency,
         throttle_s=asked.throttle_s,
     )
+
+
+def _with_room_for_files(strategy: Strategy, host: Host | None, *, tell: Callable[[str], None]) -> Strategy:
+    """The strategy, with as many samples at once as can have their files open."""
+    at_once = getattr(strategy, "max_concurrency", None)
+    if host is None or not isinstance(at_once, int):
+        return strategy
+    short = host.room_for_files(at_once)
+    if short is None:
+        return strategy
+    fits, told = short
+    tell(told)
+    return concurrency.limited(strategy, fits)
 
 
 @asynccontextmanager

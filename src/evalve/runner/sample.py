@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalve.clock import LOOP_CLOCK
-from evalve.contracts import SAMPLE, CallLog, Engine, Lender, RecordDraft, SampleContext, Tally
+from evalve.contracts import (
+    SAMPLE,
+    CallLog,
+    Engine,
+    Host,
+    Lender,
+    RecordDraft,
+    RunningSample,
+    SampleContext,
+    Tally,
+)
 from evalve.errors import LenderError, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
@@ -22,6 +33,9 @@ from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
 from evalve.runner.turns import Body, Ending, nothing
 from evalve.traces import Trace
+
+_OWN = ("code", "answer", "agent")
+"""Classes of failures that say nothing about provider or machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,7 @@ class SampleSettings:
     """`None` where tracing is off."""
     account: Any
     """The gate's: cache mode, budget and totals of the run."""
+    host: Host | None = None
 
 
 class SampleRunner:
@@ -76,6 +91,9 @@ class SampleRunner:
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
+        sample_id, repeat = body.attempt.sample.id, body.attempt.repeat
+        running = RunningSample(sample_id, repeat, time.monotonic(), attempt.surroundings.waits_for)
+        self._tally.running[id(body)] = running
         try:
             while (verdict := await self._try(body, attempt)).delay_s is not None:
                 if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
@@ -86,9 +104,11 @@ class SampleRunner:
         finally:
             # or the task holds, in its context, what holds the task: garbage to collect for every sample
             SAMPLE.set(None)
+            self._tally.running.pop(id(body), None)
         draft = self._draft(body, attempt)
-        if draft.status == "failed" and self.first_error is None:
-            self.first_error = attempt.error
+        if draft.status == "failed":
+            self._tally.own_failures += draft.failure_class in _OWN
+            self.first_error = self.first_error or attempt.error
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
 
@@ -131,6 +151,7 @@ class SampleRunner:
             attempt.trace,
             settings.account,
             evaluation_key=settings.evaluation_key,
+            host=settings.host,
         )
         SAMPLE.set(context)
         attempt.lent = context.lent
