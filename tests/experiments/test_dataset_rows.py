@@ -17,7 +17,7 @@ ROWS = [{"id": "a", "question": "1?"}, {"id": "b", "question": "2?"}, {"id": "c"
 
 
 def source(folder: Path, **values: Any) -> Source:
-    return source_of(Entry("datasets", "docs", Place(folder / "evalve.yaml", 7), values), folder)
+    return source_of(Entry("datasets", "docs", Place(folder / "evalve.yaml", 7), values))
 
 
 def write_parquet(path: Path) -> None:

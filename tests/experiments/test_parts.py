@@ -127,7 +127,7 @@ def test_entries_that_extend_each_other_are_refused(tmp_path: Path) -> None:
 
 
 def scorers(folder: Path, **values: Any) -> list[Any]:
-    return list(scorers_of(Entry("experiments", "e", Place(folder / "evalve.yaml", 4), values), folder))
+    return list(scorers_of(Entry("experiments", "e", Place(folder / "evalve.yaml", 4), values)))
 
 
 async def test_evaluators_are_called_with_what_each_asks_for(tmp_path: Path) -> None:

@@ -224,6 +224,24 @@ def test_an_experiment_at_the_top_gets_the_line_to_add(tmp_path: Path) -> None:
     ]
 
 
+def test_paths_are_seen_from_the_file_that_says_them(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "rows.csv").write_text("id,question\n1,why\n")
+    (shared / "base.yaml").write_text("datasets: {rows: rows.csv}\nmodels: {m: local}\n")
+
+    report = validated(
+        tmp_path,
+        """
+        extends: shared/base.yaml
+        experiments:
+          e: {datasets: rows, models: m, prompt: "{question}", evaluators: [valid_json]}
+        """,
+    )
+
+    assert report.errors == []
+
+
 def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"there is no evalve\.yaml in .*`evalve init --agents` writes one"):
         validation.validated(tmp_path)

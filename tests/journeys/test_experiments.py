@@ -268,3 +268,4 @@ def test_gates_and_budgets_decide_the_exit_code(project: Project, provider: Simu
     assert "not passed: " in gated.out
     assert nothing.code == 5
     assert wrong.code == 4
+    assert "unknown option '--limt' for an experiment of evalve.yaml; did you mean '--limit'?" in wrong.err

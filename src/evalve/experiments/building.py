@@ -131,7 +131,9 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
     taken = {column for source in declared.sources for column in declared.columns(source)}
     keep = declared.entry.get("keep", "failed")
     lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)
-    ask = agents.asking_agent(agent, declared.files, folder=declared.folder, lent=list(lenders))
+    ask = agents.asking_agent(
+        agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
+    )
     return Who(ask, lenders, agent.recommended_concurrency)
 
 

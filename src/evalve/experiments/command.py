@@ -91,7 +91,8 @@ def _settled(
     models = said.options.model or environment.model
     keys = {**said.keys, **({"models": list(models)} if models else {})}
     declared = declared_named(document, name, keys)
-    recorded_as = said.options.experiment or environment.experiment or name
+    alone = environment.experiment if len(said.names) == 1 else None
+    recorded_as = said.options.experiment or alone or name
     options = configuration.options_for(name)
     settings = wiring.Settings(
         said=said.options,
@@ -140,9 +141,9 @@ def _parsed(arguments: Sequence[str]) -> Said:
         parser.add_argument(*names, dest=f"key {key.name}", action="append")
     said, unknown = parser.parse_known_intermixed_args(arguments)
     if unknown:
-        raise OptionError(
-            f"unknown option {unknown[0]!r} for an experiment of evalve.yaml; `evalve run --help` names them"
-        )
+        known = [name for action in parser._actions for name in action.option_strings]
+        hint = suggestion(unknown[0].partition("=")[0], known) or "; `evalve run --help` names them"
+        raise OptionError(f"unknown option {unknown[0]!r} for an experiment of evalve.yaml{hint}")
     options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
     keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
     return Said(

@@ -29,7 +29,7 @@ class Declared:
 
     entry: Entry
     folder: Path
-    """Where the file is: paths are seen from there."""
+    """Where the file is: `{project}` for agents."""
     sources: Sequence[Source]
     asked: Sequence[Asked]
     judge: Asked | None
@@ -74,7 +74,7 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
             f"{entry.place}: experiments.{name} has no `datasets:`, so there is nothing to run; its options "
             f"hold for `evalve run FILE --experiment {name}`"
         )
-    sources = [source_of(dataset_named(document, entry, one), folder) for one in entry.names("datasets")]
+    sources = [source_of(dataset_named(document, entry, one)) for one in entry.names("datasets")]
     where = entry.where("models")
     asked = [
         asked_named(document, one, where=where, who=f"experiments.{name}") for one in entry.names("models")
@@ -97,7 +97,7 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         prompt=prompt,
         files=entry.get("files", {}),
         expected=expected,
-        scorers=scorers_of(entry, folder, judge=judged or None),
+        scorers=scorers_of(entry, judge=judged or None),
     )
     _check_columns(declared)
     return declared

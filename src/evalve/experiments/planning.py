@@ -101,7 +101,7 @@ def _sizes(declared: Declared, source: Source) -> Iterator[int]:
             yield sum(len(str(value).encode()) for value in values.values())
             continue
         try:
-            files = files_for(declared.files, values, declared.folder)
+            files = files_for(declared.files, values, declared.entry.folder("files"))
         except Exception:  # a path that is not there is told by its sample
             continue
         yield sum(_size(content) for content in files.values())

@@ -41,6 +41,11 @@ class Entry:
     def where(self, key: str) -> Place:
         return self.places.get(key, self.place)
 
+    def folder(self, key: str) -> Path:
+        """Where paths under the key are seen from: the folder of the file that says it, here for a flag."""
+        place = self.where(key)
+        return place.path.parent if place.line else Path.cwd()
+
 
 def entry_of(document: Document, section: str, name: Any, *, below: tuple[Any, ...] = ()) -> Entry:
     """The entry over those that it extends, in their order: the first that says something wins."""

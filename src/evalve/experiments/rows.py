@@ -36,7 +36,7 @@ class Source:
             _close(rows)
 
 
-def source_of(entry: Entry, folder: Path) -> Source:
+def source_of(entry: Entry) -> Source:
     """What the entry names; `OptionError` where it names nothing, or what is not there."""
     path, hub = entry.get("path"), entry.get("huggingface")
     if (path is None) == (hub is None):
@@ -51,6 +51,7 @@ def source_of(entry: Entry, folder: Path) -> Source:
             raise OptionError(
                 f"{entry.where(key)}: datasets.{entry.name}: {key} belongs to `huggingface:`, not to a file"
             )
+    folder = entry.folder("path")
     try:
         file = find_file(folder / Path(str(path)).expanduser(), folder)
     except DatasetError as error:

@@ -52,8 +52,9 @@ def known_evaluators() -> list[str]:
     return [name for name in evaluators.__all__ if name not in _NOT_FOR_ANSWERS and name[0].islower()]
 
 
-def scorers_of(entry: Entry, folder: Path, *, judge: Any = None) -> list[Scorer]:
+def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
     """What the experiment names; `judge` is the model of `judge_model:`."""
+    folder = entry.folder("evaluators")
     asked = entry.get("evaluators", [])
     found = [_scorer(entry, one, folder) for one in (asked if isinstance(asked, list) else [asked])]
     if judge is not None:

@@ -66,11 +66,10 @@ def validated(folder: Path) -> Report:
 
 def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Iterator[Problem]:
     """What names something that is not there; every experiment by itself."""
-    folder = document.path.parent
     for name in document.section("datasets"):
         place = document.place("datasets", name)
         entry, failed = _tried(place, entry_of, document, "datasets", name)
-        yield from failed or _tried(place, source_of, entry, folder)[1]
+        yield from failed or _tried(place, source_of, entry)[1]
     for name in document.section("models"):
         place = document.place("models", name)
         asked, failed = _tried(place, asked_named, document, str(name), where=place, who="models")
