@@ -17,9 +17,7 @@ from evalve.checking import check_calls
 from evalve.errors import OptionError
 from evalve.experiments.configuration import Configuration
 from evalve.experiments.declared import declared_named, is_runnable
-from evalve.experiments.models import Asked
 from evalve.experiments.planning import outlook_lines, outlook_plain, outlooks
-from evalve.experiments.variables import expanded
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
@@ -89,7 +87,7 @@ def _experiment_lines(
         subjects, timed = subjects_of_outlook(outlook, said, open_store)
         _refuse_nothing(subjects)
         sample_s = None if timed is None else timed.sample_s
-        model = _model_named(outlook.asked, environ)
+        model = outlook.asked.callable_name(environ)
         planned = None
         if timed is None or timed.made_calls or said.calls_per_sample is not None:
             provider = Provider.of(model, configuration, environ)
@@ -108,20 +106,6 @@ def _experiment_lines(
         yield from outlook_lines(outlook, sample_s, "" if timed is None else timed.source)
     if said.json:
         yield json.dumps({"experiment": said.what, "plans": plans}, indent=2)
-
-
-def _model_named(asked: Asked, environ: Mapping[str, str]) -> str | None:
-    """As `--model` takes it; `None` where an agent's model has no provider in its name."""
-    name = asked.full_name
-    try:
-        if name is not None and "base_url" in asked.entry.values and not asked.is_agent:
-            address = expanded(asked.entry.get("base_url"), environ, where="base_url")
-            name = f"openai-compatible/{name.removeprefix('openai-compatible/')}@{address}"
-        if name is not None:
-            target_of(name, environ=environ)
-    except OptionError:
-        return None
-    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,30 @@ class Who:
     ask: Ask
     lenders: Mapping[str, Lender]
     recommended_concurrency: int | None = None
+    models: tuple[str, ...] | None = None
+    """The model, as `--model` names it, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An evaluation, and what takes a while before it can run: counting its rows. On any thread."""
+
+    runnable: Runnable
+    prepare: Callable[[], object]
 
 
 def build(
     declared: Declared, options: Options, environ: Mapping[str, str], *, experiment: str
-) -> list[Runnable]:
+) -> list[Built]:
     """The evaluations of an experiment, in the order of the file."""
     scorers = [_with_judge(scorer, environ) for scorer in declared.scorers]
     found = []
     for asked in declared.asked:
-        who = _who(declared, asked, environ)
+        named = asked.callable_name(environ)
+        who = replace(_who(declared, asked, environ), models=None if named is None else (named,))
         for source in declared.sources:
-            found.append(_evaluation(declared, asked, source, who, scorers, options, experiment))
+            runnable = _evaluation(declared, asked, source, who, scorers, options, experiment)
+            found.append(Built(runnable, partial(source.count, options.samples)))
     return found
 
 
@@ -58,7 +71,7 @@ def _evaluation(
 ) -> Runnable:
     columns = declared.columns(source)
     task = Task(declared.prompt, declared.expected, scorers, who.ask, lent=tuple(who.lenders))
-    own = replace(options, model=(asked.full_name or asked.name,), experiment=experiment)
+    own = replace(options, model=who.models, experiment=experiment)
     if own.max_concurrency is None and who.recommended_concurrency is not None:
         own = replace(own, max_concurrency=who.recommended_concurrency)
     name = f"{source.name}[{asked.name}]"

@@ -115,8 +115,8 @@ def _planned(
     store = wiring.storage_for(None, options)
     storage = wiring.storage_to_name(settings, None)
     return [
-        Planned(runnable, store, storage, together or own)
-        for runnable in build(declared, options, environ, experiment=settings.experiment)
+        Planned(built.runnable, store, storage, together or own, built.prepare)
+        for built in build(declared, options, environ, experiment=settings.experiment)
     ]
 
 

@@ -12,7 +12,7 @@ from evalve.experiments.document import Document, Place
 from evalve.experiments.keys import AGENT_MODEL, API_MODEL
 from evalve.experiments.resolving import Entry, entry_of
 from evalve.experiments.variables import expanded
-from evalve.gate.doors.naming import PROVIDERS
+from evalve.gate.doors.naming import PROVIDERS, target_of
 from evalve.options import suggestion
 
 _NEVER_RECORDED = frozenset({"api_key", "headers", "description"})
@@ -44,6 +44,20 @@ class Asked:
         if "base_url" in self.entry.values and provider not in PROVIDERS:
             return f"{_COMPATIBLE}/{model}"
         return str(model)
+
+    def callable_name(self, environ: Mapping[str, str]) -> str | None:
+        """As `--model` takes it, with the address; `None` where only the agent knows its model."""
+        name = self.full_name
+        if name is None:
+            return None
+        try:
+            if "base_url" in self.entry.values and not self.is_agent:
+                address = expanded(self.entry.get("base_url"), environ, where="base_url")
+                name = f"{_COMPATIBLE}/{name.removeprefix(f'{_COMPATIBLE}/')}@{address!s}"
+            target_of(name, environ=environ)
+        except OptionError:
+            return None
+        return str(name)
 
     def recorded(self) -> str:
         """What of it belongs to an evaluation; another key is no other evaluation."""

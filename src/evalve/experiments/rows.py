@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +26,9 @@ class Source:
     where: str
     open: Callable[[], Iterator[dict[str, Any]]]
     count: Callable[[int | None], int | None]
-    """How many rows there are, at most so many; `None` where only the source itself knows."""
+    """How many rows there are, at most so many; `None` where only the source itself knows.
+
+    It may read the whole file, and does so once."""
     path: Path | None = None
 
     def first(self) -> dict[str, Any] | None:
@@ -61,7 +64,7 @@ def source_of(entry: Entry) -> Source:
         label=file.name,
         where=str(entry.place),
         open=lambda: _mappings(_rows_of(file), file.name, named),
-        count=lambda at_most: _counted(file, at_most),
+        count=functools.cache(functools.partial(_counted, file)),
         path=file,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ class Planned:
     """What `evalve show` must be told; `None` where it looks there by itself."""
     budget: SharedBudget | None = None
     """What all evaluations of the experiment may spend together."""
+    prepare: Callable[[], object] = bool
+    """What takes a while before it can run, in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def run_all(planned: Sequence[Planned], *, progress: Progress, folder: Path) -> 
             return Ended(one, outcome)
 
         async def run_together() -> list[Ended]:
+            await asyncio.to_thread(lambda: [one.prepare() for one in planned])
             return list(await asyncio.gather(*map(run_one, planned)))
 
         return context.run(wiring.wait_for, run_together)
