@@ -177,8 +177,9 @@ def test_what_passes_the_gate_by_itself_is_not_counted_twice(project: Project, p
     assert len({scope["host"] for scope in limits["scopes"]}) <= 1  # none is the gateway's own
 
 
+@pytest.mark.parametrize("engine", ["auto", "processes"])
 def test_a_program_that_a_sample_starts_calls_with_a_token_alone(
-    project: Project, provider: Simulator
+    project: Project, provider: Simulator, engine: str
 ) -> None:
     project.write(
         "agent.py",
@@ -211,7 +212,7 @@ def test_a_program_that_a_sample_starts_calls_with_a_token_alone(
         """,
     )
 
-    ended = project.pytest("eval_agent.py", **at(provider, project.folder))
+    ended = project.pytest("eval_agent.py", "--engine", engine, **at(provider, project.folder))
 
     assert ended.outcomes == {"passed": 1}, ended.all
     assert project.values() == {"eval_agent": [True] * 4}
