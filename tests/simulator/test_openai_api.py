@@ -8,7 +8,7 @@ import pytest
 from simulated import FakeClock, Start
 
 from evalve.simulator import Answer, Behaviour, Limits, Ramp, SpendCap, ToolCall
-from evalve.simulator.openai_api import go_duration
+from evalve.simulator.apis.openai import go_duration
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from aiohttp import web
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
 from evalve.simulator.answers import output_for
+from evalve.simulator.apis.routes import Routes
+from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
@@ -19,9 +21,7 @@ from evalve.simulator.draws import Draw
 from evalve.simulator.provider import Admission, Provider, Refusal
 from evalve.simulator.recent import Recent, Seen, redacted
 from evalve.simulator.replies import failed, reply_headers
-from evalve.simulator.routes import Routes
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, CountingApi, FailureKind, encoded
 
 
 @dataclass(slots=True)

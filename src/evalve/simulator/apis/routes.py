@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evalve.simulator.anthropic_api import AnthropicApi
-from evalve.simulator.catalogue import models_at
-from evalve.simulator.gemini_api import GeminiApi, gemini_api
-from evalve.simulator.openai_api import OpenAIApi
-from evalve.simulator.responses_api import ResponsesApi
-from evalve.simulator.wire import Api, CountingApi
+from evalve.simulator.apis.anthropic import AnthropicApi
+from evalve.simulator.apis.catalogue import models_at
+from evalve.simulator.apis.gemini import GeminiApi, gemini_api
+from evalve.simulator.apis.openai import OpenAIApi
+from evalve.simulator.apis.responses import ResponsesApi
+from evalve.simulator.apis.wire import Api, CountingApi
 
 _RESPONSES = "/v1/responses"
 
