@@ -32,6 +32,7 @@ _FULL_BYTES = 1 << 20
 def main(channel: int, owner: int, where: str) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(channel, False)  # it is between evalve and this process alone
     adopt_orphans()
     supervisor = Supervisor(socket.socket(fileno=channel), owner, where)
     try:
