@@ -300,3 +300,21 @@ async def test_another_package_registers_an_agent(
     run = await bench.agent("shout")("hey", bench.workspace)
     assert (run.agent, run.answer) == ("shout", "hey!")
     assert os.fspath(package) in sys.path
+
+
+async def test_a_prompt_in_any_language_arrives_as_it_is(bench: Bench) -> None:
+    prompt = "Wie groß ist 東京? 🗼 'quoted' \"twice\" $HOME `id`\nsecond line"
+    run = await bench.agent("command", command=["printf", "%s", "{prompt}"], answer="whole")(
+        prompt, bench.workspace
+    )
+    assert run.answer == prompt
+    read = await bench.agent("command", command=["cat", "{prompt_file}"], answer="whole")(
+        prompt, bench.workspace
+    )
+    assert read.answer == prompt
+
+
+async def test_a_prompt_that_no_program_takes_is_told(bench: Bench) -> None:
+    with pytest.raises(AgentError, match="embedded null byte") as raised:
+        await bench.shell("echo $1")("a\0b", bench.workspace)
+    assert raised.value.failure_class == "code"

@@ -80,6 +80,12 @@ async def test_a_program_reads_nothing_from_standard_input(run: Run, tmp_path: P
     assert (ending.exit_code, ending.by) == (0, "itself")
 
 
+@LINUX
+async def test_a_program_has_no_files_open_but_its_own_three(run: Run, tmp_path: Path) -> None:
+    await run(["ls", "/proc/self/fd"])
+    assert (tmp_path / "out").read_text().split() == ["0", "1", "2", "3"]  # and the directory that it lists
+
+
 async def test_a_program_that_is_not_there_is_told_with_its_errno(run: Run) -> None:
     with pytest.raises(CannotStart, match="no-such-program") as raised:
         await run(["no-such-program"])

@@ -75,11 +75,10 @@ class Agent:
             folder = await asyncio.to_thread(self._services.folders.make, context)
             stack.push_async_callback(asyncio.to_thread, self._services.folders.remove, folder)
             prepared = await asyncio.to_thread(self._preparing.prepare, task, folder)
-            # beside the run: the programs themselves start as slowly as they tell their version
-            version = asyncio.get_running_loop().run_in_executor(None, self._preparing.version)
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
                 run, fault = await self._held(prepared, context, seen, asked_s)
-            run = replace(run, version=await version)
+            if prepared.version is not None:
+                run = replace(run, version=await asyncio.wrap_future(prepared.version))
             record_run(context, run, fault, is_metered=task.gateway is not None)
             await asyncio.to_thread(_keep_output, prepared, context)
         if fault is not None:

@@ -49,7 +49,7 @@ def mark_for(number: int) -> int | None:
 
 def launch(order: dict[str, Any], mark: int | None, files: tuple[int, int] | None) -> Launched:
     """Fork. `files` is how many files a program may have open, where the supervisor itself has more."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+    pipes = [os.pipe() for _ in range(3)]
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -32,6 +32,7 @@ _FULL_BYTES = 1 << 20
 def main(channel: int, owner: int, where: str) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(channel, False)  # it is between evalve and this process alone
     adopt_orphans()
     supervisor = Supervisor(socket.socket(fileno=channel), owner, where)
     try:
@@ -86,7 +87,9 @@ class Supervisor:
     def _watch_for_end(self, owner: int) -> None:
         self._channel.setblocking(False)
         self._selector.register(self._channel, selectors.EVENT_READ, self._take_orders)
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        woken, wake = os.pipe()
+        for end in (woken, wake):
+            os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._asked_to_leave)
@@ -197,21 +200,24 @@ class Supervisor:
                 break
             if ended is None:
                 break
-            agent = self._leaders.pop(ended.si_pid, None)
-            if agent is not None:
-                agent.leader_ended()
-                continue
-            whose = self._whose(ended.si_pid)
-            _, _, used = os.wait4(ended.si_pid, 0)
-            self._orphans.pop(ended.si_pid, None)
-            if whose is not None:
-                whose.add_cpu(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+            self._bury(ended.si_pid)
         dead = [agent for agent in self._agents.values() if agent.exit_code is not None]
         if dead:
             orphans = self._orphans_by_agent()
             for agent in dead:
                 if agent.sweep(orphans.get(agent.id, [])):
                     self._finish(agent)
+
+    def _bury(self, pid: int) -> None:
+        agent = self._leaders.pop(pid, None)
+        if agent is not None:
+            agent.leader_ended()
+            return
+        whose = self._whose(pid)
+        _, _, used = os.wait4(pid, 0)
+        self._orphans.pop(pid, None)
+        if whose is not None:
+            whose.add_cpu(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
     def _finish(self, agent: AgentProcess) -> None:
         for output in agent.outputs:

@@ -213,11 +213,16 @@ def _envelope(ask: Ask, usage: InputUsage, call_id: str, *, output_tokens: int) 
     }
 
 
-def _usage(usage: InputUsage, output_tokens: int) -> dict[str, int]:
+def _usage(usage: InputUsage, output_tokens: int) -> dict[str, Any]:
+    minutes = usage.written_tokens - usage.hour_tokens
     return {
         "input_tokens": usage.fresh_tokens,
         "cache_creation_input_tokens": usage.written_tokens,
         "cache_read_input_tokens": usage.read_tokens,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": minutes,
+            "ephemeral_1h_input_tokens": usage.hour_tokens,
+        },
         "output_tokens": output_tokens,
     }
 
