@@ -39,8 +39,9 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"checking", "gating", "wiring", "worker_process"}
+WIRING = {"agent_wiring", "checking", "gateways", "gating", "wiring", "worker_process"}
 ROOMS = {
+    "agents",
     "declare",
     "engines",
     "evaluators",

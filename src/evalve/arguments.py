@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # argparse has no public name for it, and at run time it take
 
 DEFAULT_STORAGE = ".evalve/evalve.db"
 STATUSES = ("complete", "partial", "running")
+_HIGHEST_PORT = 65535
 CACHE_ACTIONS = ("stats", "clear", "path", "verify")
 
 EXAMPLES = """\
@@ -32,6 +33,7 @@ examples:
   evalve plan eval_first.py                  what it will take, and how long at which tier
   evalve limits                              of every provider: level, pauses, who holds what
   evalve cache clear --older-than 7d         forget answers; `stats` says what is kept
+  evalve gateway                             any program's calls under the same limits and budget
   evalve simulate --requests-per-minute 600  a provider to try against, without a key
 
 exit codes: 0 all is well; 1 failed, not found, or a regression; 2 interrupted; 4 wrong usage;
@@ -204,7 +206,28 @@ def _add_gate(verbs: Verbs) -> None:
         "--forget", metavar="SCOPE", help="HOST/KEY-HASH/MODEL, or a part that only one has: learn it anew"
     )
     _add_cache(verbs)
+    _add_gateway(verbs)
     verbs.add_parser("simulate", help="a provider to try against, with limits, latency and faults")
+
+
+def _add_gateway(verbs: Verbs) -> None:
+    gateway = verbs.add_parser(
+        "gateway",
+        help="an address on this machine through which any program calls its models, until Ctrl-C",
+        description="Serves on 127.0.0.1: calls of any program, in any language, that is pointed at it share"
+        " limits, retries and a budget with all of evalve. The real keys stay here.",
+    )
+    gateway.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="to listen on (default: any free one)"
+    )
+    gateway.add_argument(
+        "--cache",
+        choices=("on", "off", "read", "refresh"),
+        default="off",
+        help="use answers that were paid for, and keep new ones (default: off)",
+    )
+    gateway.add_argument("--budget-usd", type=_amount, metavar="USD", help="refuse calls beyond this")
+    gateway.add_argument("--json", action="store_true", help="a line at the start and one at the end")
 
 
 def _add_cache(verbs: Verbs) -> None:
@@ -220,6 +243,12 @@ def _add_cache(verbs: Verbs) -> None:
     actions.add_parser("path", help="the file that they are in")
     verify = actions.add_parser("verify", help="read every answer, remove those that are damaged")
     verify.add_argument("--json", action="store_true", help="for machines")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"needs a port, 1 to {_HIGHEST_PORT}, or 0 for any; got {text!r}")
+    return int(text)
 
 
 def _count(text: str) -> int:

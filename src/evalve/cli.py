@@ -277,6 +277,12 @@ def _cache(said: argparse.Namespace) -> int:
     return gate_commands.cache(said, agreed=lambda question: _agreed(question, to="clear"), width=_width())
 
 
+def _gateway(said: argparse.Namespace) -> int:
+    from evalve import gate_commands
+
+    return gate_commands.gateway(said)
+
+
 def _simulate(passed_on: list[str]) -> int:
     from evalve import gate_commands
 
@@ -328,6 +334,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "plan": _plan,
     "limits": _limits,
     "cache": _cache,
+    "gateway": _gateway,
 }
 
 

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote
 
 from evalve.options import Options, Threshold
 from evalve.records import Artefact, FailureClass, Record, Sample, Score, Status
@@ -742,6 +743,48 @@ class Lender(Protocol):
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:
         """Entered before the attempt, left after it whatever happens; `context.ended` then says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLease:
+    """What an attempt, or a whole process, is lent of the gateway: an address that knows whose calls come.
+
+    Programs are given it as their provider's address, and the token as their only key.
+    """
+
+    url: str = field(repr=False)
+    """`http://127.0.0.1:PORT/t/TOKEN`: the token stands in the path, since not every client can send a
+    header of its own."""
+    token: str = field(repr=False)
+    """Accepted as the key as well: in `authorization`, `x-api-key`, `api-key` or `x-goog-api-key`."""
+
+    def base_url(self, upstream: str) -> str:
+        """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.
+
+        It stands for the origin of the provider; what a client appends by itself (`/v1/messages`) follows.
+        """
+        return f"{self.url}/{quote(upstream, safe='')}"
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which a program calls through the gateway; the token stands for every key."""
+        return {
+            "ANTHROPIC_BASE_URL": self.base_url("anthropic"),
+            "ANTHROPIC_API_KEY": self.token,
+            "OPENAI_BASE_URL": self.base_url("openai") + "/v1",
+            "OPENAI_API_KEY": self.token,
+            "GOOGLE_GEMINI_BASE_URL": self.base_url("gemini"),
+            "GEMINI_API_KEY": self.token,
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+
+LOST_WITHOUT_GATEWAY = (
+    "with `gateway: off` the agent calls its provider by itself, on its own login: no limit holds its calls"
+    " back, they share no cache and no retries, count for no budget, and stand neither in the sample's calls"
+    " nor in its trace; tokens and cost are what the agent itself reports"
+)
+"""What is said where a person turns it off."""
 
 
 def is_lender(value: object) -> bool:

@@ -397,13 +397,14 @@ def model(
     """
     name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
     headers = discreet_headers(headers) if isinstance(headers, Mapping) else headers
+    from evalve.gate.doors.gateway.environment import seen_from_behind
     from evalve.gate.doors.model import Model, open_model
 
     copyreg.pickle(Model, _crossing)
     return open_model(
         name,
         connection=house().connection,
-        environ=Environment(os.environ),
+        environ=Environment(seen_from_behind(Environment(os.environ))),
         api_key=api_key,
         base_url=base_url,
         headers=headers,

@@ -84,6 +84,7 @@ class Options:
     engine: Literal["auto", "processes"] | None = None
     workers: int | None = None
     trace: Literal["on", "off"] | None = None
+    gateway: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +292,13 @@ OPTIONS: tuple[Option, ...] = (
         _choice("on", "off"),
         "whether what samples do (calls with request and answer, notes) is recorded",
         "on|off",
+    ),
+    Option(
+        "gateway",
+        "gateway",
+        switched_on,
+        "set ANTHROPIC_BASE_URL, OPENAI_BASE_URL … so that the calls of any SDK pass evalve's limits, cache,"
+        " retries and budget, and count for their samples",
     ),
 )
 

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from evalve import gating
+from evalve import gateways, gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import RECORDS, Configuration, project_folder, read_configuration
 from evalve.declare.foreach import MARK, Evaluation, split_arguments
@@ -168,6 +168,7 @@ async def run_recording(
             progress.note(text)
     purse = purse or Purse()
     with (
+        gateways.used() if evaluation.options.gateway else nullcontext(),
         gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):

@@ -38,6 +38,7 @@ async def test_an_answer_has_the_shape_of_a_completion(start: Start) -> None:
         "completion_tokens": 2,
         "total_tokens": 10,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 

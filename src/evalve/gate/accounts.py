@@ -7,6 +7,7 @@ for the process.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,12 @@ class Account:
         self._total = CallLog()
         self._keys_refused: dict[str, int] = {}
         """How many answers in a row said that they do not know the key, by scope."""
+
+    def in_mode(self, mode: CacheMode) -> Account:
+        """The same account, whose budget and figures are one, for calls that use the cache in another way."""
+        other = copy.copy(self)
+        other.mode = mode
+        return other
 
     def note_key_refused(self, scope: str) -> bool:
         """Whether so many in a row were refused that no further call can be expected to succeed."""

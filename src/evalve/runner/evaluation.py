@@ -48,7 +48,7 @@ from evalve.runner.leaving import leave_the_rest
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
-from evalve.runner.telling import telling_progress
+from evalve.runner.telling import agents_in_words, telling_progress
 from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import LEAVE_AFTER_S, Turns
 from evalve.runner.verdict import problems
@@ -216,7 +216,10 @@ class _Journey:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
             blocked = self.engine.occupies_loop
-            stack.enter_context(interruptible(self.turns, tell=tell, blocked=blocked, give_up=give_up))
+            under_way = partial(agents_in_words, self.tally)
+            stack.enter_context(
+                interruptible(self.turns, tell=tell, blocked=blocked, give_up=give_up, under_way=under_way)
+            )
             try:
                 await self.turns.run(self.strategy)
             finally:

@@ -165,7 +165,7 @@ def _class_of_ours(error: EvalveError) -> FailureClass:
         case AnswerError():
             return "answer"
         case AgentError():
-            return "agent"
+            return error.failure_class
         case SampleTimeout():
             return "timeout"
         case ModelError():

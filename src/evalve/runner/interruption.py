@@ -39,13 +39,15 @@ def interruptible(
     tell: Callable[[str], None],
     blocked: Callable[[], bool],
     give_up: Callable[[], None] | None = None,
+    under_way: Callable[[], str] = lambda: "",
 ) -> Iterator[None]:
     """Turn SIGINT into `turns.stop()` and then `turns.cancel()`.
 
     `blocked` says whether a sync function occupies the loop's thread; then only an exception raised
     from the signal handler reaches it. On a thread where no signals arrive, they are those that
     `forwarding_interrupts` catches for it, if anyone does. `give_up` saves what there is and ends the
-    process; it is called in another thread where the loop cannot be freed.
+    process; it is called in another thread where the loop cannot be freed. `under_way` says what takes
+    long, in words, so that a person can decide whether to wait.
     """
     loop = asyncio.get_running_loop()
     on_main_thread = threading.current_thread() is threading.main_thread()
@@ -55,7 +57,9 @@ def interruptible(
             if blocked():
                 turns.end_waits()  # the loop stands still until the function that waits has returned
             loop.call_soon_threadsafe(turns.stop)
-            tell("stopping: what is in flight may end and is saved; Ctrl-C again cancels it")
+            runs = under_way()
+            said = "stopping: what is in flight may end and is saved; Ctrl-C again cancels it"
+            tell(f"{said}; {runs}" if runs else said)
             return
         guard.begin()
         if not blocked():

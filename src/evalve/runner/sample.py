@@ -154,6 +154,7 @@ class SampleRunner:
             host=settings.host,
         )
         SAMPLE.set(context)
+        attempt.lent = context.lent
         if not self._lenders:
             value = await self._called(body, attempt, context, own_values(sample.values))
             if attempt.status == "done" and not self._retries.reads_results:
@@ -163,7 +164,6 @@ class SampleRunner:
 
     async def _try_with_loans(self, body: Body, attempt: Attempted, context: SampleContext) -> Verdict:
         loans = Loans(self._lenders, context)
-        attempt.lent = context.lent
         error: BaseException | None = None
         verdict = STOP
         not_returned: LenderError | None = None

@@ -187,3 +187,25 @@ def _cost(made: Mapping[str, float]) -> str:
     if not made.get("unpriced"):
         return known
     return "price unknown" if not made.get("cost_usd") else f"{known} and some of unknown price"
+
+
+def agent(run: Mapping[str, Any]) -> str:
+    """`codex 0.166.0 · exit code 0 · 5 turns · ran 12.3 s after 0.20 s · 4.1 s CPU · 410.0 MB · landlock`."""
+    parts = [" ".join(str(run[name]) for name in ("agent", "version", "model") if run.get(name))]
+    if run.get("exit_code") is not None:
+        parts.append(f"exit code {run['exit_code']}")
+    if run.get("turns") is not None:
+        parts.append(plural(run["turns"], "turn"))
+    parts.append(f"ran {duration(run.get('ran_s', 0.0))} after {duration(run.get('waited_s', 0.0))}")
+    parts.append(f"{duration(run.get('cpu_s', 0.0))} CPU")
+    parts.append(f"{size(run.get('peak_memory_bytes', 0))} at most")
+    parts.append(f"{size(run.get('output_bytes', 0))} of output")
+    if isinstance(usage := run.get("usage"), Mapping):
+        tokens_in = sum(count for name, count in usage.items() if name not in ("output_tokens", "requests"))
+        parts.append(f"{tokens_in:,} + {usage.get('output_tokens', 0):,} tokens")
+    if run.get("cost_usd") is not None:
+        parts.append(f"{run['cost_usd']:.4f} USD")
+    if run.get("survivors"):
+        parts.append(f"{run['survivors']} left behind and ended")
+    parts.append(f"confinement: {run.get('confinement', 'none')}")
+    return " · ".join(parts)

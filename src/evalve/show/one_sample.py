@@ -135,7 +135,11 @@ def _facts(record: Record) -> Iterator[str]:
     for who, made in figures.calls_by_role(record.calls or {}):
         yield f"  {who:<10}{made}"
     for name, noted in (record.lent or {}).items():
-        yield visible(f"  lent      {name}: {figures.text_of(noted)}")
+        if name == "agents" and isinstance(noted, list):
+            for run in noted:
+                yield visible(f"  agent     {figures.agent(run)}")
+        else:
+            yield visible(f"  lent      {name}: {figures.text_of(noted)}")
 
 
 def _contents(record: Record) -> Iterator[str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from evalve.simulator.accounts import Account, InputUsage
+from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
 from evalve.simulator.asks import (
     Ask,
@@ -19,11 +19,20 @@ from evalve.simulator.asks import (
     required_text,
     tool_definitions,
 )
-from evalve.simulator.behaviour import Dimension
-from evalve.simulator.buckets import Bucket
+from evalve.simulator.habits import RetryAfter, Statement, per_time
+from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, rfc3339
+from evalve.simulator.wire import (
+    Events,
+    Failure,
+    FailureKind,
+    encoded,
+    pieces_of,
+    rfc3339,
+    rfc3339_exact,
+    told_to_wait,
+)
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {
@@ -76,30 +85,34 @@ class AnthropicApi:
             digest=digest,
             schema=schema or None,
             forced_tool=_forced_tool(body),
+            thinks=mapping_at(body, "thinking").get("type") in ("enabled", "adaptive"),
         )
 
-    def limit_headers(self, account: Account, *, now_s: float, epoch_s: float) -> dict[str, str]:
+    def count_body(self, ask: Ask) -> dict[str, Any]:
+        return {"input_tokens": ask.input_tokens}
+
+    def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]:
         headers: dict[str, str] = {}
-        if not account.buckets:
-            return headers
-        tokens: list[Bucket] = []
+        tokens: list[Statement] = []
         dimensions: tuple[Dimension, ...] = ("requests", "input_tokens", "output_tokens", "tokens")
         for dimension in dimensions:
-            bucket = account.bucket(dimension, now_s)
-            if bucket is None:
+            said = stated.get(dimension)
+            if said is None:
                 continue
             if dimension == "tokens":
-                tokens = [bucket]  # a workspace's limit is shown rather than the sum of the others
+                tokens = [said]  # a workspace's limit is shown rather than the sum of the others
             elif dimension == "requests":
-                headers |= _three("requests", [bucket], epoch_s, rounded_to=1)
+                headers |= _three("requests", [said], epoch_s, rounded_to=1)
             else:
-                headers |= _three(dimension.replace("_", "-"), [bucket], epoch_s, rounded_to=1000)
-                tokens.append(bucket)
+                headers |= _three(dimension.replace("_", "-"), [said], epoch_s, rounded_to=1000)
+                tokens.append(said)
         if tokens:
             headers |= _three("tokens", tokens, epoch_s, rounded_to=1000)
         return headers
 
-    def refusal(self, refusal: Refusal, ask: Ask) -> Failure:
+    def refusal(
+        self, refusal: Refusal, ask: Ask, *, retry_after: RetryAfter | None, epoch_s: float
+    ) -> Failure:
         code: str | None = None
         if refusal.kind == "spend":
             code = "enforced_spend_limit_reached"
@@ -109,17 +122,17 @@ class AnthropicApi:
         elif refusal.kind == "ramp":
             code = "ramp_limit_exceeded"
             message = "Your usage grew too fast. Retry after the time in the retry-after header."
+        elif refusal.kind == "random":
+            message = "Too many requests. Please try again later."
         else:
             unit = _UNITS[refusal.dimension or "requests"]
             message = (
                 "This request would exceed your organization's rate limit of "
-                f"{refusal.limit_per_minute:,.0f} {unit} per minute (org: simulator, model: {ask.model})."
+                f"{refusal.limit:,.0f} {unit} per {per_time(refusal.window_s)} "
+                f"(org: simulator, model: {ask.model})."
             )
         body = _error("rate_limit_error", message, code)
-        if refusal.wait_s is None or not math.isfinite(refusal.wait_s):
-            return Failure(429, body)
-        seconds = max(1, math.ceil(refusal.wait_s))
-        return Failure(429, body, {"retry-after": str(seconds)}, retry_in_s=seconds)
+        return told_to_wait(body, refusal.wait_s, retry_after or "whole", epoch_s=epoch_s)
 
     def failure(self, kind: FailureKind, message: str = "") -> Failure:
         status, name, usual = _FAILURES[kind]
@@ -171,16 +184,19 @@ def _forced_tool(body: Mapping[str, Any]) -> ForcedTool | None:
     raise BadRequest(f"tool_choice: there is no tool {choice.get('name')!r}")
 
 
-def _three(name: str, buckets: list[Bucket], epoch_s: float, *, rounded_to: int) -> dict[str, str]:
-    """Limit, what remains, and the instant when all is replenished."""
-    left = sum(max(0.0, bucket.level) for bucket in buckets)
-    remaining = int(left + 1e-6) if rounded_to == 1 else round(left / rounded_to) * rounded_to
-    full_s = epoch_s + max(bucket.full_in_s() for bucket in buckets)
+def _three(name: str, stated: list[Statement], epoch_s: float, *, rounded_to: int) -> dict[str, str]:
+    """Limit, what remains, and when all is replenished; rounded where the scale is the minute's."""
+    left = sum(said.remaining for said in stated)
+    full_s = epoch_s + max(said.full_in_s for said in stated)
+    is_coarse = stated[0].scale_s >= 60.0
+    remaining = int(left + 1e-6)
+    if is_coarse and rounded_to > 1:
+        remaining = round(left / rounded_to) * rounded_to
     prefix = f"anthropic-ratelimit-{name}"
     return {
-        f"{prefix}-limit": str(round(sum(bucket.rate_per_s * 60.0 for bucket in buckets))),
+        f"{prefix}-limit": str(round(sum(said.limit for said in stated))),
         f"{prefix}-remaining": str(remaining),
-        f"{prefix}-reset": rfc3339(math.ceil(full_s)),
+        f"{prefix}-reset": rfc3339(math.ceil(full_s)) if is_coarse else rfc3339_exact(full_s),
     }
 
 
@@ -208,6 +224,8 @@ def _usage(usage: InputUsage, output_tokens: int) -> dict[str, int]:
 
 def _blocks(output: Output, call_id: str) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
+    if output.reasoning:
+        blocks.append({"type": "thinking", "thinking": output.reasoning, "signature": f"sig_{call_id}"})
     if output.text or not output.tool_calls:
         blocks.append({"type": "text", "text": output.text})
     for place, call in enumerate(output.tool_calls):
@@ -220,6 +238,11 @@ def _block_events(index: int, block: Mapping[str, Any], characters: int) -> list
     if block["type"] == "text":
         empty = {**block, "text": ""}
         deltas = [{"type": "text_delta", "text": piece} for piece in pieces_of(block["text"], characters)]
+    elif block["type"] == "thinking":
+        empty = {"type": "thinking", "thinking": "", "signature": ""}
+        pieces = pieces_of(block["thinking"], characters)
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
     else:
         empty = {**block, "input": {}}
         text = json.dumps(block["input"])

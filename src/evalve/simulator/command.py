@@ -14,7 +14,7 @@ from typing import Any
 from evalve.errors import OptionError
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.faults import FAULTS
-from evalve.simulator.reading import read_behaviour, read_file
+from evalve.simulator.reading import read_behaviour, read_file, read_plain
 from evalve.simulator.server import Simulator
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
@@ -28,7 +28,30 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ),
     ("tokens-per-minute", "limits.tokens_per_minute", float, "input and output tokens a minute together"),
     ("count-tokens-per-minute", "limits.count_tokens_per_minute", float, "requests to count tokens a minute"),
-    ("depth-s", "limits.depth_s", float, "seconds of its rate that a bucket holds (60)"),
+    ("window", "limits.window", str, "how limits are counted: bucket (default), fixed or sliding"),
+    ("window-s", "limits.window_s", float, "the time that a limit is for: 1 is a second's limit (60)"),
+    ("depth-s", "limits.depth_s", float, "seconds of its rate that a bucket holds (as many as --window-s)"),
+    (
+        "headers",
+        "headers",
+        str,
+        "scale on which headers state limits: window (default; what is true), minute, ten-seconds, second "
+        "(as if counted over that time), none",
+    ),
+    (
+        "retry-after",
+        "retry_after",
+        str,
+        "how refusals say when to come back: whole, exact, ms, date, none (default: as the provider does)",
+    ),
+    ("refuse-at-random", "refuse_at_random.share", float, "refuse this share, whatever the limits say"),
+    ("refuse-at-random-for-s", "refuse_at_random.for_s", float, "only so long; then all is well again"),
+    (
+        "refuse-at-random-wait-s",
+        "refuse_at_random.wait_s",
+        float,
+        "when such refusals say to come back (0.5)",
+    ),
     ("concurrency", "limits.concurrency", int, "requests at the same time"),
     ("latency-s", "latency.median_s", float, "seconds that every answer takes"),
     ("latency-sigma", "latency.sigma", float, "spread of the latency, lognormal"),
@@ -71,11 +94,15 @@ def main(argv: Sequence[str] | None = None, *, ready: Callable[[str], None] = la
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evalve simulate",
-        description="A provider that behaves like one: Anthropic Messages and OpenAI Chat Completions with "
-        "limits, latency and faults, on 127.0.0.1. Flags override the file.",
+        description="A provider that behaves like one: Anthropic Messages, OpenAI Chat Completions and "
+        "Responses, and Gemini's generateContent with limits, latency and faults, on 127.0.0.1. "
+        "Flags override the file.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to serve on (default: any free one)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON or YAML")
+    parser.add_argument(
+        "--answers", type=Path, metavar="FILE", help="what the model says, as JSON or YAML: texts or turns"
+    )
     for flag, path, kind, text in _FLAGS:
         parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=kind.__name__.upper(), help=text)
     parser.add_argument(
@@ -101,6 +128,8 @@ def behaviour_from(said: argparse.Namespace) -> Behaviour:
         given = {"output.kind": "fixed", **given}  # whoever gives a length wants it
     for path, value in given.items():
         _put(plain, path.split("."), value)
+    if said.answers is not None:
+        plain["answers"] = read_plain(said.answers)
     for fault in said.fault:
         kind, _, probability = fault.partition("=")
         try:

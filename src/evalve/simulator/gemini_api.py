@@ -8,14 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from evalve.simulator.accounts import Account, InputUsage
+from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
 from evalve.simulator.asks import Ask, BadRequest, ForcedTool, mapping_at, optional_count, tool_definitions
+from evalve.simulator.habits import RetryAfter, Statement
+from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import ATTACHMENT_BYTES, BYTES_PER_TOKEN, Part, structure_part, text_bytes
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of
+from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
-_PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<verb>generateContent|streamGenerateContent)")
+_PATH = re.compile(
+    r"(?:/v1(?:beta|alpha)?)?/models/(?P<model>[^/:]+):"
+    r"(?P<verb>generateContent|streamGenerateContent|countTokens)"
+)
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {
     "invalid": (400, "INVALID_ARGUMENT", "The request is invalid."),
     "key": (400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
@@ -38,18 +43,19 @@ def gemini_api(path: str, query: str) -> GeminiApi | None:
     if found is None:
         return None
     keys = parse_qs(query).get("key", [""])
-    return GeminiApi(unquote(found["model"]), streams=found["verb"].startswith("stream"), key=keys[0])
+    return GeminiApi(unquote(found["model"]), verb=found["verb"], key=keys[0])
 
 
 class GeminiApi:
-    """POST …/models/NAME:generateContent, and :streamGenerateContent?alt=sse. One for each request."""
+    """POST …/models/NAME:generateContent, :streamGenerateContent?alt=sse, :countTokens. One a request."""
 
     request_id_header = "x-request-id"
     request_id_in_errors = False
 
-    def __init__(self, model: str, *, streams: bool, key: str) -> None:
+    def __init__(self, model: str, *, verb: str, key: str) -> None:
+        self.counts = verb == "countTokens"
         self._model = model
-        self._streams = streams
+        self._streams = verb == "streamGenerateContent"
         self._key = key
 
     def key(self, headers: Mapping[str, str]) -> str:
@@ -70,10 +76,19 @@ class GeminiApi:
             forced_tool=_forced_tool(body),
         )
 
-    def limit_headers(self, account: Account, *, now_s: float, epoch_s: float) -> dict[str, str]:
+    def read_for_count(self, body: Mapping[str, Any], digest: int) -> Ask:
+        return self.read(mapping_at(body, "generateContentRequest") or body, digest)
+
+    def count_body(self, ask: Ask) -> dict[str, Any]:
+        details = [{"modality": "TEXT", "tokenCount": ask.input_tokens}]
+        return {"totalTokens": ask.input_tokens, "promptTokensDetails": details}
+
+    def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]:
         return {}
 
-    def refusal(self, refusal: Refusal, ask: Ask) -> Failure:
+    def refusal(
+        self, refusal: Refusal, ask: Ask, *, retry_after: RetryAfter | None, epoch_s: float
+    ) -> Failure:
         if refusal.kind == "spend":
             return Failure(429, _error(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."))
         quota = _QUOTAS.get(refusal.dimension or "requests", _QUOTAS["input_tokens"])
@@ -81,37 +96,55 @@ class GeminiApi:
             {"@type": f"{_TYPE}QuotaFailure", "violations": [{"quotaId": quota}]},
         ]
         wait_s = refusal.wait_s if refusal.wait_s is not None and math.isfinite(refusal.wait_s) else None
-        if wait_s is not None:
+        if wait_s is not None and retry_after is None:
             wait_s = math.ceil(wait_s * 1000) / 1000
             details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s:.3f}s"})
         message = f"You exceeded your current quota. Quota exceeded for: {quota}, model: {ask.model}."
-        return Failure(429, _error(429, "RESOURCE_EXHAUSTED", message, details), retry_in_s=wait_s)
+        if refusal.kind == "random":
+            message, details = "Resource exhausted. Please try again later.", details[1:]
+        body = _error(429, "RESOURCE_EXHAUSTED", message, details)
+        if retry_after is not None:
+            return told_to_wait(body, wait_s, retry_after, epoch_s=epoch_s)
+        return Failure(429, body, retry_in_s=wait_s)
 
     def failure(self, kind: FailureKind, message: str = "") -> Failure:
         status, name, usual = _FAILURES[kind]
         return Failure(status, _error(status, name, message or usual))
 
     def whole(self, ask: Ask, output: Output, usage: InputUsage, call_id: str) -> dict[str, Any]:
-        calls = [
-            {"functionCall": {"name": call.name, "args": dict(call.arguments)}} for call in output.tool_calls
-        ]
-        parts = ([{"text": output.text}] if output.text else []) + calls
+        thoughts = [_thought(output.reasoning)] if output.reasoning and _shows_thoughts(ask) else []
+        texts = [{"text": output.text}] if output.text else []
+        parts = [*thoughts, *texts, *_calls(output)]
         return _answer(ask, call_id, parts, output, usage)
 
     def events(
         self, ask: Ask, output: Output, usage: InputUsage, call_id: str, *, chunk_tokens: int
     ) -> Events:
         """There is nothing before the first piece, and the last one says why it is the last."""
-        texts = pieces_of(output.text, chunk_tokens * BYTES_PER_TOKEN)
-        pieces = [_event(_answer(ask, call_id, [{"text": text}])) for text in texts]
-        calls = [
-            {"functionCall": {"name": call.name, "args": dict(call.arguments)}} for call in output.tool_calls
-        ]
+        characters = chunk_tokens * BYTES_PER_TOKEN
+        thoughts = pieces_of(output.reasoning, characters) if _shows_thoughts(ask) else []
+        parts = [_thought(piece) for piece in thoughts]
+        parts += [{"text": piece} for piece in pieces_of(output.text, characters)]
+        pieces = [_event(_answer(ask, call_id, [part])) for part in parts]
+        calls = _calls(output)
         closing = _event(_answer(ask, call_id, calls or [{"text": ""}], output, usage))
         return Events(opening=b"", pieces=pieces, closing=closing)
 
     def error_event(self) -> bytes:
         return _event(_error(503, "UNAVAILABLE", "The service is currently unavailable."))
+
+
+def _shows_thoughts(ask: Ask) -> bool:
+    settings = mapping_at(ask.body, "generationConfig", "thinkingConfig")
+    return settings.get("includeThoughts") is True
+
+
+def _thought(text: str) -> dict[str, Any]:
+    return {"text": text, "thought": True}
+
+
+def _calls(output: Output) -> list[dict[str, Any]]:
+    return [{"functionCall": {"name": call.name, "args": dict(call.arguments)}} for call in output.tool_calls]
 
 
 def _answer(
@@ -126,11 +159,16 @@ def _answer(
     answer: dict[str, Any] = {"candidates": [candidate], "modelVersion": ask.model, "responseId": call_id}
     if output is not None and usage is not None:
         candidate["finishReason"] = _STOPS[output.stop]
-        answer["usageMetadata"] = {
+        counts = {
             "promptTokenCount": usage.fresh_tokens,
-            "candidatesTokenCount": output.tokens,
+            "candidatesTokenCount": output.tokens - output.reasoning_tokens,
             "totalTokenCount": usage.fresh_tokens + output.tokens,
         }
+        if output.reasoning:
+            counts["thoughtsTokenCount"] = output.reasoning_tokens
+        if usage.cached_tokens:
+            counts["cachedContentTokenCount"] = usage.cached_tokens
+        answer["usageMetadata"] = counts
     return answer
 
 

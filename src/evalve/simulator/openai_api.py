@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from evalve.simulator.accounts import Account, InputUsage
-from evalve.simulator.answers import Output, ToolCall
+from evalve.simulator.accounts import InputUsage
+from evalve.simulator.answers import Output
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -19,10 +20,12 @@ from evalve.simulator.asks import (
     required_text,
     tool_definitions,
 )
-from evalve.simulator.behaviour import Dimension
+from evalve.simulator.habits import RetryAfter, Statement, per_time
+from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
+from evalve.simulator.scripts import ToolCall
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of
+from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
 _STOPS = {"end": "stop", "length": "length", "tool": "tool_calls"}
 _FAILURES: dict[FailureKind, tuple[int, str, str | None, str]] = {
@@ -33,7 +36,7 @@ _FAILURES: dict[FailureKind, tuple[int, str, str | None, str]] = {
     "error": (500, "server_error", None, "The server had an error while processing your request."),
     "overloaded": (503, "server_error", "server_is_overloaded", "The engine is currently overloaded."),
 }
-_CREATED = 1_767_225_600  # equal requests give equal answers, so this instant does not move
+CREATED = 1_767_225_600  # equal requests give equal answers, so this instant does not move
 _DIMENSIONS: tuple[Dimension, ...] = ("requests", "tokens")
 _MEASURES = {"requests": "requests per min (RPM)", "tokens": "tokens per min (TPM)"}
 
@@ -71,17 +74,19 @@ class OpenAIApi:
             include_usage=stream and mapping_at(body, "stream_options").get("include_usage") is True,
         )
 
-    def limit_headers(self, account: Account, *, now_s: float, epoch_s: float) -> dict[str, str]:
+    def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]:
         headers: dict[str, str] = {}
         for dimension in _DIMENSIONS:
-            bucket = account.bucket(dimension, now_s)
-            if bucket is not None:
-                headers[f"x-ratelimit-limit-{dimension}"] = str(round(bucket.rate_per_s * 60.0))
-                headers[f"x-ratelimit-remaining-{dimension}"] = str(int(max(0.0, bucket.level) + 1e-6))
-                headers[f"x-ratelimit-reset-{dimension}"] = go_duration(bucket.full_in_s())
+            said = stated.get(dimension)
+            if said is not None:
+                headers[f"x-ratelimit-limit-{dimension}"] = str(round(said.limit))
+                headers[f"x-ratelimit-remaining-{dimension}"] = str(int(said.remaining + 1e-6))
+                headers[f"x-ratelimit-reset-{dimension}"] = go_duration(said.full_in_s)
         return headers
 
-    def refusal(self, refusal: Refusal, ask: Ask) -> Failure:
+    def refusal(
+        self, refusal: Refusal, ask: Ask, *, retry_after: RetryAfter | None, epoch_s: float
+    ) -> Failure:
         kind, code = refusal.dimension or "requests", "rate_limit_exceeded"
         if refusal.kind == "spend":
             kind = code = "insufficient_quota"
@@ -90,14 +95,17 @@ class OpenAIApi:
             message = f"Too many concurrent requests for {ask.model}."
         elif refusal.kind == "ramp":
             code, message = "slow_down", "Your traffic grew too fast; please slow down."
+        elif refusal.kind == "random":
+            kind, message = "rate_limit_error", "Too many requests. Please slow down."
         else:
-            message = _limit_message(refusal, ask.model)
-        body = _error(kind, code, message)
-        if refusal.wait_s is None or not math.isfinite(refusal.wait_s):
-            return Failure(429, body)
-        milliseconds = max(1, math.ceil(refusal.wait_s * 1000))
-        headers = {"retry-after": str(-(-milliseconds // 1000)), "retry-after-ms": str(milliseconds)}
-        return Failure(429, body, headers, retry_in_s=milliseconds / 1000)
+            message = _limit_message(refusal, ask.model, says_when=retry_after is None)
+        failure = told_to_wait(
+            _error(kind, code, message), refusal.wait_s, retry_after or "ms", epoch_s=epoch_s
+        )
+        if retry_after is None and failure.retry_in_s is not None:
+            whole = {"retry-after": str(math.ceil(failure.retry_in_s)), **failure.headers}
+            return replace(failure, headers=whole)
+        return failure
 
     def failure(self, kind: FailureKind, message: str = "") -> Failure:
         status, name, code, usual = _FAILURES[kind]
@@ -161,18 +169,20 @@ def go_duration(seconds: float) -> str:
     return f"{minutes}m{text}" if minutes else text
 
 
-def _limit_message(refusal: Refusal, model: str) -> str:
+def _limit_message(refusal: Refusal, model: str, *, says_when: bool) -> str:
     start = "Request too large" if refusal.kind == "too_large" else "Rate limit reached"
-    measure = _MEASURES[refusal.dimension or "requests"]
+    dimension = refusal.dimension or "requests"
+    measure = _MEASURES[dimension]
+    if refusal.window_s != 60.0:
+        measure = f"{dimension} per {per_time(refusal.window_s)}"
     used = "" if refusal.kind == "too_large" else f" Used {refusal.used:.0f},"
-    end = (
-        "The input or output tokens must be reduced in order to run successfully."
-        if refusal.wait_s is None
-        else f"Please try again in {go_duration(refusal.wait_s)}."
-    )
+    if refusal.wait_s is None:
+        end = " The input or output tokens must be reduced in order to run successfully."
+    else:
+        end = f" Please try again in {go_duration(refusal.wait_s)}." if says_when else ""
     return (
         f"{start} for {model} in organization org-simulator on {measure}: "
-        f"Limit {refusal.limit_per_minute:.0f},{used} Requested {refusal.requested:.0f}. {end}"
+        f"Limit {refusal.limit:.0f},{used} Requested {refusal.requested:.0f}.{end}"
     )
 
 
@@ -197,7 +207,7 @@ def _forced_tool(body: Mapping[str, Any]) -> ForcedTool | None:
 
 
 def _envelope(ask: Ask, call_id: str, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{call_id}", "object": kind, "created": _CREATED, "model": ask.model}
+    return {"id": f"chatcmpl-{call_id}", "object": kind, "created": CREATED, "model": ask.model}
 
 
 def _usage(ask: Ask, output: Output, usage: InputUsage) -> dict[str, Any]:
@@ -206,7 +216,8 @@ def _usage(ask: Ask, output: Output, usage: InputUsage) -> dict[str, Any]:
         "prompt_tokens": usage.fresh_tokens,
         "completion_tokens": completion,
         "total_tokens": usage.fresh_tokens + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": output.reasoning_tokens * ask.choices},
     }
 
 

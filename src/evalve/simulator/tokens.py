@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_BYTES = 1000 * BYTES_PER_TOKEN
-_ATTACHMENTS = {"image", "image_url", "document", "input_audio", "file"}
+_ATTACHMENTS = {"image", "image_url", "input_image", "document", "input_audio", "input_file", "file"}
 
 
 class Part(NamedTuple):
@@ -64,7 +64,7 @@ def _block_part(block: Any) -> Part:
     if kind in _ATTACHMENTS:
         mark = zlib.crc32(json.dumps(block).encode())  # two images are two prompts
         return Part(f"[{kind} {mark:08x}]", ATTACHMENT_BYTES, marked)
-    if kind in ("text", "input_text") and isinstance(block.get("text"), str):
+    if kind in ("text", "input_text", "output_text") and isinstance(block.get("text"), str):
         return Part(block["text"], text_bytes(block["text"]), marked)
     if kind == "tool_result":
         inner = list(content_parts(block.get("content")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -10,9 +11,11 @@ from functools import lru_cache
 from time import gmtime, strftime
 from typing import Any, Literal, Protocol
 
-from evalve.simulator.accounts import Account, InputUsage
+from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
 from evalve.simulator.asks import Ask
+from evalve.simulator.habits import RetryAfter, Statement, retry_after_headers, retry_after_s
+from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
@@ -48,9 +51,12 @@ class Api(Protocol):
 
     def read(self, body: Mapping[str, Any], digest: int) -> Ask: ...
 
-    def limit_headers(self, account: Account, *, now_s: float, epoch_s: float) -> dict[str, str]: ...
+    def limit_headers(self, stated: Mapping[Dimension, Statement], *, epoch_s: float) -> dict[str, str]: ...
 
-    def refusal(self, refusal: Refusal, ask: Ask) -> Failure: ...
+    def refusal(
+        self, refusal: Refusal, ask: Ask, *, retry_after: RetryAfter | None, epoch_s: float
+    ) -> Failure:
+        """`retry_after` None: as this API's provider says when to come back."""
 
     def failure(self, kind: FailureKind, message: str = "") -> Failure: ...
 
@@ -61,6 +67,24 @@ class Api(Protocol):
     ) -> Events: ...
 
     def error_event(self) -> bytes: ...
+
+
+class CountingApi(Api, Protocol):
+    """One that can be asked for the size of a prompt, too."""
+
+    def read_for_count(self, body: Mapping[str, Any], digest: int) -> Ask: ...
+
+    def count_body(self, ask: Ask) -> dict[str, Any]: ...
+
+
+def told_to_wait(
+    body: Mapping[str, Any], wait_s: float | None, kind: RetryAfter, *, epoch_s: float
+) -> Failure:
+    """A 429 that says in its headers when to come back, if anybody knows."""
+    if wait_s is None or not math.isfinite(wait_s):
+        return Failure(429, body)
+    headers = retry_after_headers(kind, wait_s, epoch_s=epoch_s)
+    return Failure(429, body, headers, retry_in_s=retry_after_s(kind, wait_s, epoch_s=epoch_s))
 
 
 def encoded(value: Any) -> bytes:
@@ -74,6 +98,12 @@ def pieces_of(text: str, characters: int) -> list[str]:
 @lru_cache(maxsize=4096)
 def rfc3339(epoch_s: int) -> str:
     return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(epoch_s))
+
+
+def rfc3339_exact(epoch_s: float) -> str:
+    """To the millisecond, where whole seconds would say nothing."""
+    milliseconds = math.ceil(epoch_s * 1000 - 1e-3)
+    return f"{rfc3339(milliseconds // 1000)[:-1]}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=64)
