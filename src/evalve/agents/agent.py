@@ -18,7 +18,7 @@ from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fa
 from evalve.agents.supervising import CannotStart, Watch
 from evalve.agents.transcript import Transcript, end_of, mask
 from evalve.agents.verdict import fault_of
-from evalve.contracts import SAMPLE, RunningAgent, SampleContext
+from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
 from evalve.secrecy import without_secrets
 
@@ -77,8 +77,11 @@ class Agent:
             prepared = await asyncio.to_thread(self._preparing.prepare, task, folder)
             # beside the run: the programs themselves start as slowly as they tell their version
             version = asyncio.get_running_loop().run_in_executor(None, self._preparing.version)
+            place = await stack.enter_async_context(admitted(self.name))
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
+                place.memory_bytes = lambda: seen.memory_bytes
                 run, fault = await self._held(prepared, context, seen, asked_s)
+            place.peak_bytes = run.peak_memory_bytes
             run = replace(run, version=await version)
             record_run(context, run, fault, is_metered=task.gateway is not None)
             await asyncio.to_thread(_keep_output, prepared, context)
