@@ -292,6 +292,27 @@ def test_calls_that_are_refused_lower_the_providers_side() -> None:
     assert (memory.limit, reason) == (14, "30% of calls were refused")
 
 
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        (CallCounts(sent=100, lost=30), "30% of calls were lost"),
+        (CallCounts(sent=100, refused=25), "25% of calls were refused"),
+    ],
+)
+def test_calls_count_from_decision_to_decision(calls: CallCounts, reason: str) -> None:
+    controller = _controller(limit=10)
+    _observe(controller, 10)
+
+    assert controller.adapt(103.0, calls)
+    assert (controller.limit, controller.history[-1]["reason"]) == (7, reason)
+
+    for _ in range(4):  # those that began before
+        controller.observe(succeeded=True, in_flight=7)
+        controller.adapt(104.0, calls)
+    _observe(controller, 20)
+    assert not controller.adapt(110.0, calls)  # none since
+
+
 def test_refusals_at_random_are_no_cause() -> None:
     memory, _ = decide(Memory(20), Interval(10.0, 1.0, True, refused_share=0.1), BOUNDS)
 

@@ -60,7 +60,7 @@ def mean_limit(history: list[dict[str, Any]], from_s: float, to_s: float) -> flo
     inside += [(at_s, at_most) for at_s, at_most in changes if from_s < at_s < to_s]
     ends = [at_s for at_s, _ in inside[1:]] + [to_s]
     area = sum((end_s - at_s) * at_most for (at_s, at_most), end_s in zip(inside, ends, strict=True))
-    return area / (to_s - inside[0][0])
+    return float(area / (to_s - inside[0][0]))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ EVALUATION = """
     @many("n", range(120))
     async def eval_files(n):
         opened = [socket.socket() for _ in range(8)]
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
         for one in opened:
             one.close()
         return True
@@ -64,7 +64,10 @@ def run_with(soft: int, hard: int) -> subprocess.CompletedProcess[str]:
 def test_a_low_soft_limit_is_raised_and_no_file_is_too_many() -> None:
     ended = run_with(256, 4096)
 
-    assert ended.stdout.split() == ["120", "60", "True"], ended.stderr
+    assert ended.stderr == ""
+    done, peak, is_raised = ended.stdout.split()
+    assert (done, is_raised) == ("120", "True")
+    assert int(peak) > 40
 
 
 def test_under_a_low_hard_limit_fewer_run_at_once_and_the_run_says_what_to_do() -> None:

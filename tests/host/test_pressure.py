@@ -31,7 +31,7 @@ GB = 10**9
     ],
 )
 def test_each_cause_is_told(now: HostReading, level: str, reason: str) -> None:
-    pressure = host_pressure(now)
+    pressure = host_pressure(now, processes=1)
 
     assert (pressure.level, pressure.reason) == (level, reason)
 
@@ -57,4 +57,11 @@ def test_load_counts_only_while_samples_have_processes_here() -> None:
 def test_the_worst_is_told() -> None:
     now = HostReading(total_bytes=16 * GB, available_bytes=2 * GB, open_files=1000, most_files=1024)
 
-    assert host_pressure(now).reason == "1000 of 1024 files are open"
+    assert host_pressure(now, processes=1).reason == "1000 of 1024 files are open"
+
+
+@pytest.mark.parametrize(("left_gb", "level"), [(2, "clear"), (0.5, "tight"), (0.3, "over")])
+def test_samples_without_processes_of_their_own_need_less_memory(left_gb: float, level: str) -> None:
+    now = HostReading(total_bytes=16 * GB, available_bytes=int(left_gb * GB))
+
+    assert host_pressure(now, processes=0).level == level

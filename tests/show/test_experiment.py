@@ -275,7 +275,7 @@ def test_the_decisions_of_an_adaptive_strategy_are_told(store: Store) -> None:
     ]
     record(store, "first", done("s0", exact_match=True), report={"decisions": decisions})
 
-    assert "  adapted   5 → 10 → 7 at once, 2 decisions" in shown(store, "first")
+    assert "  adapted   5 → 10 → 7 at once, 2 decisions; the last: failures" in shown(store, "first")
     assert "            after 4.0 s: 10 → 7, failures" in shown(store, "first", Choice(full=True))
 
 

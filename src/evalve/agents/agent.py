@@ -18,7 +18,7 @@ from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fa
 from evalve.agents.supervising import CannotStart, Watch
 from evalve.agents.transcript import Transcript, end_of, mask
 from evalve.agents.verdict import fault_of
-from evalve.contracts import SAMPLE, RunningAgent, SampleContext
+from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
 from evalve.secrecy import without_secrets
 
@@ -75,8 +75,11 @@ class Agent:
             folder = await asyncio.to_thread(self._services.folders.make, context)
             stack.push_async_callback(asyncio.to_thread, self._services.folders.remove, folder)
             prepared = await asyncio.to_thread(self._preparing.prepare, task, folder)
+            place = await stack.enter_async_context(admitted(self.name))
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
+                place.memory_bytes = lambda: seen.memory_bytes
                 run, fault = await self._held(prepared, context, seen, asked_s)
+            place.peak_bytes = run.peak_memory_bytes
             if prepared.version is not None:
                 run = replace(run, version=await asyncio.wrap_future(prepared.version))
             record_run(context, run, fault, is_metered=task.gateway is not None)

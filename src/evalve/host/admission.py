@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import Admitted
 from evalve.host.reading import HostReading
 
 _LOG = logging.getLogger(__name__)
 
-UNKNOWN_BYTES = 512 << 20
+UNKNOWN_BYTES = 400 << 20
 """What a process is expected to take before one of its kind has ended: agents on Node take 300 to 500 MB."""
 SPARE_SHARE = 0.05
 """Of all memory, left to everything else."""
@@ -22,7 +22,7 @@ MARGIN = 1.2
 """Times the largest peak of the latest ones: the next may take more."""
 REMEMBERED = 20
 LOOK_EVERY_S = 1.0
-"""Memory tells nobody when it is freed: whoever waits for it looks again."""
+"""Memory tells nobody when it is freed: whoever waits looks again, and at once when one of ours has ended."""
 
 Wait = Callable[[Awaitable[Any], str], Awaitable[Any]]
 """How a sample waits (`SampleContext.held`)."""
@@ -32,9 +32,9 @@ WAITS_FOR_MEMORY = "memory"
 class MemoryAdmission:
     """One for all runs of a process: they share the machine. On one event loop or several."""
 
-    def __init__(self, read: Callable[[], HostReading], *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, read: Callable[[], HostReading]) -> None:
         self._read = read
-        self._clock = clock
+        self._waiting: set[asyncio.Future[None]] = set()
         self._peaks: dict[str, deque[int]] = {}
         self._running: dict[int, tuple[Admitted, int]] = {}
         """Those that were admitted, with what each is expected to take."""
@@ -58,10 +58,17 @@ class MemoryAdmission:
             del self._running[id(place)]
             if place.peak_bytes:
                 self._peaks.setdefault(kind, deque(maxlen=REMEMBERED)).append(place.peak_bytes)
+            for one in list(self._waiting):
+                one.get_loop().call_soon_threadsafe(_wake, one)
 
     async def _room(self, kind: str) -> None:
         while not self._has_room(kind):
-            await self._clock.sleep(LOOK_EVERY_S)
+            one_ends = asyncio.get_running_loop().create_future()
+            self._waiting.add(one_ends)
+            try:
+                await asyncio.wait([one_ends], timeout=LOOK_EVERY_S)
+            finally:
+                self._waiting.discard(one_ends)
 
     def _has_room(self, kind: str) -> bool:
         if not self._running:
@@ -78,3 +85,8 @@ def has_room(reading: HostReading, expected_bytes: int, owed_bytes: int) -> bool
         return True  # a machine that does not say
     spare_bytes = SPARE_SHARE * reading.total_bytes
     return reading.available_bytes - owed_bytes - spare_bytes >= expected_bytes
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import Admitted, HostPressure
 from evalve.host.admission import MemoryAdmission, Wait
 from evalve.host.descriptors import make_room_for_files, too_few_files
@@ -16,10 +15,10 @@ from evalve.host.reading import HostReading, read_host
 class Machine:
     """One for a process: its runs share it."""
 
-    def __init__(self, read: Callable[[], HostReading] = read_host, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, read: Callable[[], HostReading] = read_host) -> None:
         self._read = read
         self._before: HostReading | None = None
-        self._admission = MemoryAdmission(read, clock=clock)
+        self._admission = MemoryAdmission(read)
 
     def pressure(self, processes: int) -> HostPressure:
         now = self._read()

@@ -9,6 +9,8 @@ from evalve.host.reading import HostReading
 
 LITTLE, TOO_LITTLE = 0.15, 0.05
 """Shares of memory that are left: then nothing more is started; then fewer run."""
+ALMOST_NONE = 0.02
+"""Samples without processes of their own take little: for them, each bound is the next one."""
 STALLED, BADLY_STALLED = 0.05, 0.20
 """Shares of time in which something waits for memory."""
 ALL_STALLED = 0.05
@@ -35,7 +37,7 @@ def host_pressure(now: HostReading, before: HostReading | None = None, *, proces
 
 
 def _found(now: HostReading, before: HostReading | None, processes: int) -> Iterator[HostPressure]:
-    yield from _memory(now)
+    yield from _memory(now, processes)
     yield from _stalls(now)
     if before is not None and now.swapped_pages is not None and before.swapped_pages is not None:
         pages = now.swapped_pages - before.swapped_pages
@@ -55,13 +57,14 @@ def _found(now: HostReading, before: HostReading | None, processes: int) -> Iter
             yield HostPressure(level, f"{now.open_files} of {now.most_files} files are open")
 
 
-def _memory(now: HostReading) -> Iterator[HostPressure]:
+def _memory(now: HostReading, processes: int) -> Iterator[HostPressure]:
     if not now.total_bytes or now.available_bytes is None:
         return
+    little, too_little = (LITTLE, TOO_LITTLE) if processes else (TOO_LITTLE, ALMOST_NONE)
     share = now.available_bytes / now.total_bytes
-    if share < LITTLE:
+    if share < little:
         left = f"{now.available_bytes / 1e9:.1f} of {now.total_bytes / 1e9:.1f} GB memory left"
-        yield HostPressure("over" if share < TOO_LITTLE else "tight", left)
+        yield HostPressure("over" if share < too_little else "tight", left)
 
 
 def _stalls(now: HostReading) -> Iterator[HostPressure]:

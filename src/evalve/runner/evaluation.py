@@ -206,7 +206,8 @@ class _Journey:
             progress.note(text)
 
         self._samples.tell = tell
-        self.tally.limit = getattr(self.strategy, "concurrency", self.max_concurrency)
+        now = getattr(self.strategy, "concurrency", None)  # of an adaptive one
+        self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
         if watch is not None:
             watch(_Signals(self.tally, self._calls, self._host))

@@ -162,11 +162,16 @@ def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
     limits = [str(decisions[0].get("from", "?")), *(str(one.get("to", "?")) for one in decisions)]
     if len(limits) > 9 and not full:
         limits = [*limits[:4], "…", *limits[-4:]]
-    yield f"  adapted   {' → '.join(limits)} at once, {figures.plural(len(decisions), 'decision')}"
+    last = visible(str(decisions[-1].get("reason", "no reason")))
+    yield (
+        f"  adapted   {' → '.join(limits)} at once, {figures.plural(len(decisions), 'decision')};"
+        f" the last: {last}"
+    )
     for one in decisions if full else ():
         change = f"{one.get('from', '?')} → {one.get('to', '?')}"
+        side = f" ({one['side']})" if "side" in one else ""
         yield visible(
-            f"            after {one.get('at_s', '?')} s: {change}, {one.get('reason', 'no reason')}"
+            f"            after {one.get('at_s', '?')} s: {change}, {one.get('reason', 'no reason')}{side}"
         )
 
 

@@ -22,8 +22,9 @@ from evalve.show.status_line import (
     status_line,
 )
 from evalve.show.terminal import OutputGuard, StatusArea, write_all
+from evalve.show.workers import worker_lines
 
-Mode = Literal["auto", "plain", "off"]
+Mode = Literal["auto", "plain", "workers", "off"]
 Workers = Mapping[tuple[str, str], str]
 """How many samples run at once, in words, by experiment and evaluation."""
 
@@ -53,11 +54,12 @@ def make_progress(
     elif kind == "off" or stream_fd is None:
         return SilentProgress()
     elif kind == "terminal":
-        view = TerminalView(stream_fd, Style(unicode=unicode, colour=not environ.get("NO_COLOR")))
-    elif every_sample is not None:
+        style = Style(unicode=unicode, colour=not environ.get("NO_COLOR"))
+        view = TerminalView(stream_fd, style, workers=mode == "workers")
+    elif every_sample is not None and mode != "workers":
         view = SampleLinesView(stream_fd, every_sample, unicode=unicode)
     else:
-        view = PlainView(stream_fd, unicode=unicode)
+        view = PlainView(stream_fd, unicode=unicode, workers=mode == "workers")
     return LiveProgress(view, now_s=now_s)
 
 
@@ -65,7 +67,7 @@ def choose(
     mode: Mode, *, tty: bool, notebook: bool, environ: Mapping[str, str]
 ) -> Literal["off", "plain", "terminal", "notebook"]:
     """Which view: status lines only where someone looks at them and they can be drawn."""
-    if mode != "auto":
+    if mode in ("plain", "off"):
         return mode
     if notebook:
         return "notebook"
@@ -108,8 +110,10 @@ class TerminalView:
 
     interval_s = 0.2
 
-    def __init__(self, fd: int, style: Style) -> None:
+    def __init__(self, fd: int, style: Style, *, workers: bool = False) -> None:
+        """With `workers`, there is a line for each running sample too."""
         self._style = style
+        self._workers = workers
         self._area = StatusArea(fd, unicode=style.unicode)
         self._guard = OutputGuard(self._area)
         self._meter = UsageMeter()
@@ -120,7 +124,10 @@ class TerminalView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         columns, rows = self._area.size()
         # one column stays free, for the cursor; one row, for the line that the cursor is on
-        self._area.show(self._lines(running, now_s, columns - 1)[: rows - 1])
+        lines = self._lines(running, now_s, columns - 1)
+        if self._workers:
+            lines += self._worker_lines(running, now_s, columns - 1, rows - 1 - len(lines))
+        self._area.show(lines[: rows - 1])
 
     def note(self, text: str) -> None:
         self._area.print(f"evalve: {text}")
@@ -150,15 +157,27 @@ class TerminalView:
             lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
         return lines
 
+    def _worker_lines(self, running: Sequence[Watched], now_s: float, width: int, room: int) -> list[str]:
+        lines = [
+            line
+            for watched in running
+            for line in worker_lines(watched.tally, now_s=now_s, style=self._style, width=width)
+        ]
+        if len(lines) > room > 0:
+            lines = [*lines[: room - 1], shortened(f"  + {len(lines) - room + 1} more", width, self._style)]
+        return lines
+
 
 class PlainView:
     """Lines for a log: at every quarter, every half minute, and at the end; none for a short run."""
 
     interval_s = 0.5
 
-    def __init__(self, fd: int, *, unicode: bool = True) -> None:
+    def __init__(self, fd: int, *, unicode: bool = True, workers: bool = False) -> None:
+        """With `workers`, each line is followed by one for each running sample."""
         self._fd: int | None = fd
         self._encoding = "utf-8" if unicode else "ascii"
+        self._workers = workers
 
     def open(self) -> None:
         """Nothing: a log has no room to make."""
@@ -169,6 +188,11 @@ class PlainView:
             if is_worth_a_line(watched, quarters, now_s):
                 watched.spoken_s, watched.milestone = now_s, quarters
                 self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
+                for line in self._worker_lines(watched.tally, now_s):
+                    self._write(line)
+
+    def _worker_lines(self, tally: Tally, now_s: float) -> list[str]:
+        return worker_lines(tally, now_s=now_s, style=Style()) if self._workers else []
 
     def note(self, text: str) -> None:
         self._write(f"evalve: {text}")
@@ -193,9 +217,9 @@ class PlainView:
 class SampleLinesView(PlainView):
     """Lines for a log of long samples: how many run at once, then one line for each that has ended."""
 
-    def __init__(self, fd: int, workers: Workers, *, unicode: bool = True) -> None:
+    def __init__(self, fd: int, at_once: Workers, *, unicode: bool = True) -> None:
         super().__init__(fd, unicode=unicode)
-        self._workers = workers
+        self._at_once = at_once
 
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         for watched in running:
@@ -208,10 +232,10 @@ class SampleLinesView(PlainView):
     def _catch_up(self, watched: Watched) -> None:
         """What was not told yet; `milestone` counts the lines about samples, and one for the beginning."""
         tally = watched.tally
-        whose = f" ({legible(f'{tally.experiment}: {tally.evaluation}')})" if len(self._workers) > 1 else ""
+        whose = f" ({legible(f'{tally.experiment}: {tally.evaluation}')})" if len(self._at_once) > 1 else ""
         if watched.milestone == 0:
             watched.milestone = 1
-            workers = self._workers.get((tally.experiment, tally.evaluation)) or str(tally.limit or "?")
+            workers = self._at_once.get((tally.experiment, tally.evaluation)) or str(tally.limit or "?")
             self._write(f"{_running_with(workers)}{whose}")
         total = "?" if tally.total is None else tally.total
         while watched.milestone <= ended_now(tally):

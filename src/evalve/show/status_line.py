@@ -106,6 +106,8 @@ def plain_line(tally: Tally, *, now_s: float, rate_per_s: float | None) -> str:
         parts.append(_rate(rate_per_s))
     parts += failed_and_skipped(tally.failed, tally.failures, tally.skipped_now)
     parts.append(f"{tally.in_flight} in flight")
+    if tally.decided:
+        parts.append(f"at most {tally.limit} since {tally.decided}")
     if waiting := _waiting(tally):
         parts.append(f"waiting: {waiting}")
     if spent := tally.spent():
@@ -214,7 +216,10 @@ def _bar(share: float, width: int, style: Style) -> str:
 def _moving_parts(tally: Tally, now_s: float, rate_per_s: float | None) -> list[_Part]:
     eta_s = _eta_s(tally, rate_per_s)
     time = duration(now_s - tally.started_s) if eta_s is None else f"ETA {duration(eta_s)}"
-    parts = [_Part(4, 2, (time,)), _Part(5, 4, (f"{tally.in_flight} in flight",))]
+    in_flight = f"{tally.in_flight} in flight"
+    # of how many is worth its room where that changes
+    texts = (f"{tally.in_flight} of {tally.limit} in flight", in_flight) if tally.decided else (in_flight,)
+    parts = [_Part(4, 2, (time,)), _Part(5, 4, texts)]
     if rate_per_s is not None:
         parts.append(_Part(3, 5, (_rate(rate_per_s),)))
     return parts
