@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from evalve.agents.settings import AgentSettings
 from evalve.errors import OptionError
 from evalve.experiments import keys, schema, validation
 from evalve.options import OPTIONS
@@ -286,3 +288,7 @@ def test_the_schema_accepts_what_is_valid_and_refuses_what_is_not() -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_has_a_schema(option: object) -> None:
     assert keys.option_schema(option)  # type: ignore[arg-type]
+
+
+def test_every_setting_of_agents_is_a_key() -> None:
+    assert {setting.name for setting in fields(AgentSettings)} <= set(keys.AGENT_MODEL.by_name)

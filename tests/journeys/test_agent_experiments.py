@@ -100,6 +100,26 @@ def test_from_a_folder_below_the_project_is_found(project: Project) -> None:
     assert len(project.records(NAME)) == 2
 
 
+def test_a_function_beside_the_file_may_be_the_agent(project: Project) -> None:
+    text = CONFIGURATION.replace(
+        'command, command: [python3, "{project}/agent.py", "{prompt}"], answer: last_line',
+        'python, function: "solver:solve"',
+    )
+    environ = prepared(project, rows=3, text=text)
+    project.write(
+        "solver.py",
+        """
+        async def solve(prompt, workspace):
+            return (workspace / "context.md").read_text().split()[-1]
+        """,
+    )
+
+    ended = project.evalve("run", NAME, **environ)
+
+    assert ended.code == 0
+    assert [record["response"] for record in project.records(NAME)] == ["0", "1", "2"]
+
+
 def test_a_workspace_has_the_files_of_its_row_and_neither_the_answer_nor_a_key(project: Project) -> None:
     agent = """
         import json, os

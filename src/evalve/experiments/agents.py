@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ def open_agent(asked: Asked, environ: Mapping[str, str], *, folder: Path) -> Any
 
 
 def _named(asked: Asked, name: str, settings: Mapping[str, Any]) -> Any:
+    folder = str(asked.entry.folder("function"))
+    if "function" in settings and folder not in sys.path:
+        sys.path.insert(0, folder)  # a module beside the file is found, from wherever one works
     try:
         return agent_wiring.named(name, settings)
     except OptionError as error:

@@ -69,7 +69,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
         (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
         for one in planned
     }
-    with wiring.progress_on(2, said.options, every_sample=workers) as progress:
+    with wiring.progress_on(2, planned[0].runnable.options, every_sample=workers) as progress:
         gating.tell_unknown_variables(progress.note)
         ended = run_all(planned, progress=progress, folder=folder)
     code = exit_code(ended)

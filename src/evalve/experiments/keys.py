@@ -206,7 +206,7 @@ AGENT_MODEL = Table(
         Key("agent", TEXT, "claude-code, codex, gemini-cli, command, python, or one that is installed"),
         Key("model", TEXT, "the model that the agent uses"),
         Key("command", ARGV, "of agent: command; with {prompt}, {project}, {workspace}, {model} …"),
-        Key("answer", TEXT, "where the answer is in the output: last_line, text, json, jsonl, regex"),
+        Key("answer", TEXT, "where the answer is in the output: last_line, whole, json, jsonl, regex"),
         Key("field", TEXT, "of answer: json or jsonl: the field that has it"),
         Key("pattern", TEXT, "of answer: regex: the expression whose first group is the answer"),
         Key("function", TEXT, "of agent: python: package.module:function"),
