@@ -266,6 +266,21 @@ def test_ctrl_c_says_what_runs_and_the_second_ends_it_resumable(project: Project
     assert len(project.records(NAME)) == 8
 
 
+def test_what_an_agent_said_before_its_time_was_over_is_kept(project: Project) -> None:
+    agent = """
+        import time
+        print("working on it", flush=True)
+        time.sleep(600)
+    """
+    environ = prepared(project, rows=1, agent=agent)
+
+    ended = project.evalve("run", NAME, "--timeout", "10", **environ)
+
+    assert "1 failed (timeout)" in ended.out
+    (shown,) = json.loads(project.evalve("show", NAME, "d0", "--json", **environ).out)
+    assert [event["name"] for event in shown["trace"] if event["kind"] == "file"] == ["stdout.txt"]
+
+
 def test_contexts_are_copied_without_being_read(project: Project) -> None:
     """Five at once, each larger than what the runner may grow by."""
     if shutil.disk_usage(project.folder).free < 2_000_000_000:

@@ -78,7 +78,11 @@ class Agent:
             place = await stack.enter_async_context(admitted(self.name))
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
                 place.memory_bytes = lambda: seen.memory_bytes
-                run, fault = await self._held(prepared, context, seen, asked_s)
+                try:
+                    run, fault = await self._held(prepared, context, seen, asked_s)
+                except asyncio.CancelledError:  # a deadline: what it has said until then is wanted most
+                    await asyncio.to_thread(_keep_output, prepared, context)
+                    raise
             place.peak_bytes = run.peak_memory_bytes
             if prepared.version is not None:
                 run = replace(run, version=await asyncio.wrap_future(prepared.version))
