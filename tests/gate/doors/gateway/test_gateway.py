@@ -411,6 +411,41 @@ async def test_an_error_after_a_comment_is_an_event_and_after_a_blank_is_told_to
                     await stream.get_final_text()
 
 
+async def stopped_while_waiting(patience: Patience, *, stream: bool) -> httpx2.Response:
+    """What a client is told whose call waits for limits when the run stops."""
+    surroundings = FakeSurroundings()
+
+    async def stop() -> None:
+        surroundings.end_waits()
+
+    with gateway_to(limits_for=limited_once(1 / 60), patience=patience) as world:
+        sample = world.sample(surroundings=surroundings)
+        async with world.gateway.lender().lend(sample) as lease, http() as client:
+            url = lease.base_url("openai") + "/v1/chat/completions"
+            await client.post(url, json=chat())
+            waiting = asyncio.create_task(client.post(url, json=chat(stream=stream)))
+            await eventually(lambda: ("held", "limits") in surroundings.waits)
+            await asyncio.sleep(0.3)  # for a word, if one is due
+            await asyncio.to_thread(world.gateway._background.call, stop())
+            try:
+                return await waiting
+            finally:
+                assert world.provider.stats.requests == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_whose_run_stops_is_told_so(stream: bool) -> None:
+    answer = await stopped_while_waiting(Patience(), stream=stream)
+    assert answer.status_code == 503
+    assert "the run has stopped" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_was_told_to_wait_has_no_end_when_its_run_stops(stream: bool) -> None:
+    with pytest.raises(httpx2.HTTPError):
+        await stopped_while_waiting(Patience(0.05, 0.05, 0.05), stream=stream)
+
+
 # -- who is refused
 
 
