@@ -17,7 +17,7 @@ from evalve.errors import OptionError
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.gateway import words
 from evalve.gate.doors.gateway.delivery import Delivery, Patience, Stopped
-from evalve.gate.doors.gateway.leases import Holder, Leases, calling_from_outside
+from evalve.gate.doors.gateway.leases import PORTS, Holder, Leases, calling_from_outside
 from evalve.gate.doors.gateway.outgoing import (
     SAMPLE_HEADER,
     keys_in,
@@ -100,8 +100,10 @@ class GatewayServer:
             raise OptionError(f"the gateway cannot have port {port}: {error}") from error
         self.port = self._runner.addresses[0][1]
         self._hosts = frozenset(f"{host}:{self.port}" for host in (HOST, "localhost"))
+        PORTS.add(self.port)
 
     async def close(self) -> None:
+        PORTS.discard(self.port)
         await cancel(self._underway.relays)
         if self._runner is not None:
             await self._runner.cleanup()
