@@ -25,7 +25,7 @@ from evalve.gate.messages import Limits as KnownLimits
 from evalve.simulator import Behaviour, Faults, Latency, Limits, OutputLength, Simulator
 from fake_surroundings import FakeSurroundings
 from gateway_world import REAL_KEY, World, gateway_to
-from loopback import answering, serving_in_thread
+from loopback import answering, read_request, serving_in_thread
 
 ASK: Any = [{"role": "user", "content": "Say something"}]
 KEYS = frozenset({REAL_KEY})
@@ -172,6 +172,64 @@ async def test_an_answer_is_compressed_for_a_client_that_takes_nothing_else() ->
         assert packed.headers["content-encoding"] == "gzip"
         assert "content-encoding" not in plain.headers
         assert packed.json()["choices"] == plain.json()["choices"]
+
+
+CHAT_ANSWER = {
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 5},
+}
+COHERE_ANSWER = {
+    "id": "x",
+    "finish_reason": "COMPLETE",
+    "message": {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+    "usage": {"tokens": {"input_tokens": 3, "output_tokens": 5}},
+}
+OLLAMA_ANSWER = {
+    "model": "m",
+    "message": {"role": "assistant", "content": "Hi"},
+    "done": True,
+    "prompt_eval_count": 3,
+    "eval_count": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "key_header", "answer"),
+    [
+        ("/openai/deployments/d/chat/completions?api-version=2026-01-01", "api-key", CHAT_ANSWER),
+        ("/openai/v1/chat/completions", "authorization", CHAT_ANSWER),
+        ("/v2/chat", "authorization", COHERE_ANSWER),
+        ("/api/chat", "authorization", OLLAMA_ANSWER),
+    ],
+    ids=["azure", "groq", "cohere", "ollama"],
+)
+async def test_what_other_clients_send_is_gated_with_the_real_key_where_theirs_was(
+    path: str, key_header: str, answer: dict[str, Any]
+) -> None:
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line, headers, _ = await read_request(reader)
+        seen.append((line, headers))
+        body = json.dumps(answer).encode()
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+
+    with serving_in_thread(server) as port:
+        models = {"mine": {"base_url": f"http://127.0.0.1:{port}", "api_key": "${MY_KEY}"}}
+        with gateway_to(models=models, environ={"MY_KEY": "sk-mine-4711"}) as world:
+            sample = world.sample()
+            async with lending(world, sample) as lease, http() as client:
+                bearer = "Bearer " if key_header == "authorization" else ""
+                headers = {key_header: bearer + lease.token}
+                body = chat("m", stream=False)
+                came = await client.post(lease.base_url("mine") + path, json=body, headers=headers)
+    assert came.json() == answer
+    assert seen[0][0] == f"POST {path} HTTP/1.1"
+    assert seen[0][1][key_header] == f"{bearer}sk-mine-4711"
+    assert lease.token not in str(seen)
+    assert (sample.calls.requests, sample.calls.output_tokens) == (1, 5)
 
 
 # -- what the gate does
