@@ -361,3 +361,18 @@ async def test_many_agents_at_once_each_have_their_own_end(supervisor: Superviso
         return ending.exit_code
 
     assert await asyncio.gather(*map(one, range(50))) == list(range(50))
+
+
+@LINUX
+async def test_of_many_agents_that_leave_daemons_nothing_is_left_when_evalve_ends(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    async def one(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        daemon = "(setsid env -i sleep 603 > /dev/null 2>&1 &)"
+        await supervisor.run(order(folder, ["sh", "-c", daemon]), Watch())
+
+    await asyncio.gather(*map(one, range(30)))
+    await asyncio.to_thread(supervisor.close)
+    assert not [pid for pid in proc._all() if _arguments(pid) == b"sleep\0" + b"603\0"]

@@ -25,6 +25,7 @@ from evalve.agents.supervisor.launching import adopt_orphans
 MEASURE_EVERY_S = 0.5
 _LAST_GRACE_S = 2.0
 """How long agents may take to end when nobody waits for them any more."""
+_LOOK_AGAIN_S = 0.02
 _FULL_BYTES = 1 << 20
 """Of what the other side has not read: figures are not added to it, endings always."""
 
@@ -74,9 +75,12 @@ class Supervisor:
             self._send()
 
     def kill_all(self) -> None:
-        """Whatever is left, without any grace."""
-        for pid in proc.tree(os.getpid())[1:]:
-            proc.kill(pid)
+        """Whatever is left, without any grace, until nothing is."""
+        give_up_s = time.monotonic() + _LAST_GRACE_S
+        while _has_children() and time.monotonic() < give_up_s:
+            for pid in proc.tree(os.getpid())[1:]:
+                proc.kill(pid)
+            self._selector.select(_LOOK_AGAIN_S)
 
     def say(self, message: dict[str, Any]) -> None:
         self._outgoing += json.dumps(message).encode() + b"\n"
@@ -201,6 +205,9 @@ class Supervisor:
             if ended is None:
                 break
             self._bury(ended.si_pid)
+        if not self._agents and _has_children():
+            self._orphans.clear()
+            self._orphans_by_agent()
         dead = [agent for agent in self._agents.values() if agent.exit_code is not None]
         if dead:
             orphans = self._orphans_by_agent()
@@ -253,7 +260,7 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         if not self._agents:
-            return None
+            return _LOOK_AGAIN_S if _has_children() else None
         times = [self._measure_s, *(agent.next_time_s() for agent in self._agents.values())]
         return max(0.0, min(at_s for at_s in times if at_s is not None) - time.monotonic())
 
@@ -277,6 +284,19 @@ class Supervisor:
                             "bytes": agent.output_bytes,
                         }
                     )
+
+
+def _has_children() -> bool:
+    """Asked of the kernel: a list of children may lack one that is there, if another ends while it is read.
+
+    Those that have ended are reaped on the way.
+    """
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+        return True
+    except ChildProcessError:
+        return False
 
 
 def _raise_open_files() -> tuple[int, int] | None:
