@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_services import Bench
-from evalve.agents.spec import AgentTask
+from evalve.agents.spec import AgentRun, AgentTask
 from evalve.contracts import SAMPLE, Admitted, CallLog, GatewayLease, SampleContext, Tally
 from evalve.errors import AgentError, OptionError
 from evalve.host.admission import MemoryAdmission, Wait
@@ -333,6 +333,7 @@ async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_nex
             return admission.admission(kind, wait)
 
     token = SAMPLE.set(SampleContext("x", "eval", "s1", 0, 1, host=OneMachine()))
+    run: object
     try:
         run = await bench.agent(
             "command",
@@ -343,6 +344,6 @@ async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_nex
     finally:
         SAMPLE.reset(token)
 
-    assert run is not None
+    assert isinstance(run, AgentRun)
     assert run.peak_memory_bytes > 80 << 20
     assert admission.expected_bytes("command") == int(1.2 * run.peak_memory_bytes)

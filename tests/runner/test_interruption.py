@@ -209,8 +209,8 @@ def test_evaluations_beside_each_other_all_hear_a_press_and_end_in_any_order() -
     (first, first_turns), (second, second_turns) = _turns(), _turns()
 
     async def run() -> None:
-        one = interruptible(first_turns, tell=str, blocked=lambda: False)
-        two = interruptible(second_turns, tell=str, blocked=lambda: False)
+        one = interruptible(first_turns, tell=lambda text: None, blocked=lambda: False)
+        two = interruptible(second_turns, tell=lambda text: None, blocked=lambda: False)
         one.__enter__()
         two.__enter__()
         _press()
