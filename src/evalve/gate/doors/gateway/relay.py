@@ -91,6 +91,8 @@ class Relay:
             await self._news.wait()
         if self._broken is not None:
             raise self._broken
+        if self.task.cancelled():
+            raise SendError("the call was ended", reached=True)
 
     async def _run(self) -> None:
         try:
