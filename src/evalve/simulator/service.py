@@ -140,10 +140,11 @@ class Service:
 
     def stored(self, request: web.BaseRequest) -> web.Response | None:
         """What a GET finds: models, or an earlier response; None where there is nothing."""
-        found = self.routes.stored(request.rel_url.path, request.headers, self.behaviour.models)
+        path, query = request.rel_url.path, request.rel_url.query_string
+        found = self.routes.stored(path, request.headers, self.behaviour.models)
         if found is None:
             return None
-        arrival = self._arrival(request, self.routes.nearest(request.rel_url.path, request.headers), b"")
+        arrival = self._arrival(request, self.routes.nearest(path, query, request.headers), b"")
         try:
             self._check_key(arrival)
         except PermissionError:

@@ -48,7 +48,7 @@ class OpenAIApi:
     request_id_in_errors = False
 
     def key(self, headers: Mapping[str, str]) -> str:
-        return headers.get("authorization", "").removeprefix("Bearer ")
+        return headers.get("authorization", "").removeprefix("Bearer ") or headers.get("api-key", "")
 
     def read(self, body: Mapping[str, Any], digest: int) -> Ask:
         model = required_text(body, "model")
