@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalve.agents.spec import Ending
-from evalve.agents.supervising import CannotStart, Order, Supervisor, Watch
+from evalve.agents.supervising import CannotRun, Order, Supervisor, Watch
 from evalve.agents.supervisor import proc
 from evalve.errors import InfrastructureError
 from evalve.processes import started
@@ -90,9 +92,20 @@ async def test_a_program_has_no_files_open_but_its_own_three(run: Run, tmp_path:
 
 
 async def test_a_program_that_is_not_there_is_told_with_its_errno(run: Run) -> None:
-    with pytest.raises(CannotStart, match="no-such-program") as raised:
+    with pytest.raises(CannotRun, match="no-such-program") as raised:
         await run(["no-such-program"])
     assert raised.value.errno == 2
+
+
+async def test_output_that_the_disk_does_not_take_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+    full = replace(order(tmp_path, ["echo", "hello"]), stdout="/dev/full")
+    with pytest.raises(CannotRun, match="its output could not be written") as raised:
+        await supervisor.run(full, Watch())
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_an_order_does_not_show_its_environment(tmp_path: Path) -> None:
+    assert "PATH" not in repr(order(tmp_path, ["true"]))
 
 
 async def test_who_says_nothing_at_first_is_ended_by_the_clock_for_starting(run: Run) -> None:
