@@ -76,7 +76,7 @@ class Options:
     fresh: bool | None = None
     accept_changes: bool | None = None
     storage: str | None = None
-    progress: Literal["auto", "plain", "workers", "off"] | None = None
+    progress: Literal["auto", "plain", "off"] | None = None
     model: tuple[str, ...] | None = None
     cache: Literal["on", "off", "read", "refresh"] | None = None
     no_cache: bool | None = None
@@ -257,9 +257,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "progress",
         "progress",
-        _choice("auto", "plain", "workers", "off"),
-        "how progress is shown; workers: a line for each agent that is running",
-        "auto|plain|workers|off",
+        _choice("auto", "plain", "off"),
+        "how progress is shown",
+        "auto|plain|off",
     ),
     Option(
         "model",

@@ -13,15 +13,13 @@ from evalve.show.live import LiveProgress, UsageMeter, View, Watched
 from evalve.show.notebook import NotebookView, in_notebook
 from evalve.show.status_line import Style, fraction, last_line, plain_line, shortened, status_line
 from evalve.show.terminal import OutputGuard, StatusArea, write_all
-from evalve.show.workers import agent_lines
 
-Mode = Literal["auto", "plain", "workers", "off"]
+Mode = Literal["auto", "plain", "off"]
 
 MOST_LINES = 5
 QUIET_S = 2.0
 """A log hears nothing of runs shorter than this, nor two milestones within it."""
 REMINDER_S = 30.0
-REMINDER_OF_AGENTS_S = 5.0
 
 
 def make_progress(
@@ -32,7 +30,6 @@ def make_progress(
     now_s: Callable[[], float] = time.monotonic,
 ) -> Progress:
     """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards."""
-    workers = mode == "workers"
     kind = choose(mode, tty=_is_terminal(stream_fd), notebook=in_notebook(), environ=environ)
     unicode = speaks_unicode(environ)
     view: View
@@ -41,10 +38,9 @@ def make_progress(
     elif kind == "off" or stream_fd is None:
         return SilentProgress()
     elif kind == "terminal":
-        style = Style(unicode=unicode, colour=not environ.get("NO_COLOR"))
-        view = TerminalView(stream_fd, style, workers=workers)
+        view = TerminalView(stream_fd, Style(unicode=unicode, colour=not environ.get("NO_COLOR")))
     else:
-        view = PlainView(stream_fd, unicode=unicode, workers=workers)
+        view = PlainView(stream_fd, unicode=unicode)
     return LiveProgress(view, now_s=now_s)
 
 
@@ -52,7 +48,7 @@ def choose(
     mode: Mode, *, tty: bool, notebook: bool, environ: Mapping[str, str]
 ) -> Literal["off", "plain", "terminal", "notebook"]:
     """Which view: status lines only where someone looks at them and they can be drawn."""
-    if mode == "plain" or mode == "off":
+    if mode != "auto":
         return mode
     if notebook:
         return "notebook"
@@ -95,9 +91,8 @@ class TerminalView:
 
     interval_s = 0.2
 
-    def __init__(self, fd: int, style: Style, *, workers: bool = False) -> None:
+    def __init__(self, fd: int, style: Style) -> None:
         self._style = style
-        self._workers = workers
         self._area = StatusArea(fd, unicode=style.unicode)
         self._guard = OutputGuard(self._area)
         self._meter = UsageMeter()
@@ -122,9 +117,8 @@ class TerminalView:
 
     def _lines(self, running: Sequence[Watched], now_s: float, width: int) -> list[str]:
         usage = self._meter.read(now_s)
-        lines = []
-        for place, watched in enumerate(running[:MOST_LINES]):
-            line = status_line(
+        lines = [
+            status_line(
                 watched.tally,
                 now_s=now_s,
                 width=width,
@@ -133,9 +127,8 @@ class TerminalView:
                 usage=usage if place == 0 else None,
                 style=self._style,
             )
-            lines.append(line)
-            if self._workers:
-                lines += agent_lines(watched.tally, now_s=now_s, width=width, style=self._style)
+            for place, watched in enumerate(running[:MOST_LINES])
+        ]
         if len(running) > MOST_LINES:
             lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
         return lines
@@ -146,9 +139,8 @@ class PlainView:
 
     interval_s = 0.5
 
-    def __init__(self, fd: int, *, unicode: bool = True, workers: bool = False) -> None:
+    def __init__(self, fd: int, *, unicode: bool = True) -> None:
         self._fd: int | None = fd
-        self._workers = workers
         self._encoding = "utf-8" if unicode else "ascii"
 
     def open(self) -> None:
@@ -157,13 +149,9 @@ class PlainView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         for watched in running:
             quarters = _quarters(watched.tally)
-            if is_worth_a_line(
-                watched, quarters, now_s, REMINDER_OF_AGENTS_S if self._workers else REMINDER_S
-            ):
+            if is_worth_a_line(watched, quarters, now_s):
                 watched.spoken_s, watched.milestone = now_s, quarters
                 self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
-                for line in agent_lines(watched.tally, now_s=now_s) if self._workers else ():
-                    self._write(line)
 
     def note(self, text: str) -> None:
         self._write(f"evalve: {text}")
@@ -185,12 +173,12 @@ class PlainView:
             self._fd = None
 
 
-def is_worth_a_line(watched: Watched, quarters: int, now_s: float, reminder_s: float = REMINDER_S) -> bool:
+def is_worth_a_line(watched: Watched, quarters: int, now_s: float) -> bool:
     """A quarter was passed a while after the last line, or it has been silent for long."""
     silent_s = now_s - watched.spoken_s
     # the last quarter is told when the evaluation has ended
     passed = watched.milestone < quarters < 4
-    return silent_s >= reminder_s or (passed and silent_s >= QUIET_S)
+    return silent_s >= REMINDER_S or (passed and silent_s >= QUIET_S)
 
 
 def _quarters(tally: Tally) -> int:
