@@ -27,7 +27,7 @@ from evalve.agents.supervising import Order, Supervisor
 from evalve.agents.versions import Versions
 from evalve.contracts import GatewayLease, SampleContext
 from evalve.errors import AgentError
-from evalve.secrecy import secret_values
+from evalve.secrecy import secret, secret_values
 
 
 class Folders(Protocol):
@@ -99,7 +99,7 @@ class Preparing:
                 readable=(str(folder / "prompt.txt"), *self._readable(values)),
             )
             order = _behind(walls, level, order)
-        token = () if task.gateway is None else (task.gateway.token,)
+        token = () if task.gateway is None else (secret(task.gateway.token),)
         return Prepared(
             order=order,
             version=self.version(),

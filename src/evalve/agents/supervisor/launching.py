@@ -83,7 +83,7 @@ def _become(
         os.execvpe(order["command"][0], order["command"], order["environment"])
     except BaseException as error:
         number = error.errno if isinstance(error, OSError) else None
-        told = {"error": f"{type(error).__name__}: {error}", "errno": number}
+        told = {"error": f"it could not be started: {type(error).__name__}: {error}", "errno": number}
         with suppress(OSError):
             os.write(failure, json.dumps(told).encode())
     os._exit(127)

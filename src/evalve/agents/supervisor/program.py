@@ -162,7 +162,7 @@ class Supervisor:
         try:
             agent = AgentProcess(order, self._files)
         except OSError as error:
-            problem = {"error": f"{type(error).__name__}: {error}", "errno": error.errno}
+            problem = {"error": f"it could not be started: {error}", "errno": error.errno}
             self.say({"ended": order["id"], "exit_code": None, "by": "itself", "problem": problem})
             return
         self._agents[agent.id] = self._leaders[agent.pid] = agent
