@@ -28,6 +28,7 @@ BENCHMARKS = (
     "concurrency_shared",
     "other_client",
     "cpu_per_call",
+    "gateway",
     "traces",
     "faults",
     "kill_and_resume",

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +38,32 @@ def named(name: str, settings: Mapping[str, Any]) -> Agent | FunctionAgent:
 
 
 def _services() -> Services:
-    """Those of this process; a forked child has its own."""
+    project = project_folder(Path.cwd())
+    return Services(
+        supervisor=_supervisor(),
+        versions=_VERSIONS,
+        folders=_RunFolders(project / ".evalve"),
+        environ=Environment(os.environ),
+        project=project,
+        gateway=_gateway,
+        price=_price,
+    )
+
+
+def _supervisor() -> Supervisor:
+    """That of this process; a forked child has its own."""
     with _LOCK:
-        services = _SERVICES.get(os.getpid())
-        if services is None:
-            project = project_folder(Path.cwd())
-            supervisor = Supervisor()
-            services = _SERVICES[os.getpid()] = Services(
-                supervisor=supervisor,
-                versions=Versions(),
-                folders=_RunFolders(project / ".evalve"),
-                environ=Environment(os.environ),
-                project=project,
-                gateway=_gateway,
-                price=_price,
-            )
+        supervisor = _SUPERVISORS.get(os.getpid())
+        if supervisor is None:
+            supervisor = _SUPERVISORS[os.getpid()] = Supervisor()
             atexit.register(supervisor.close)
-        return services
+        return supervisor
 
 
-_SERVICES: dict[int, Services] = {}
+_SUPERVISORS: dict[int, Supervisor] = {}
 """Processes belong to the process that started them, and so does who holds them."""
 _LOCK = threading.Lock()
+_VERSIONS = Versions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class _RunFolders:
     base: Path
 
     def make(self, context: SampleContext) -> Path:
-        return self._home().new_directory(context)
+        # a short name: a socket's path has room for a hundred characters, and programs put theirs in TMPDIR
+        return self._home().new_directory(replace(context, sample_id="run"))
 
     def remove(self, path: Path) -> None:
         self._home().remove(path)

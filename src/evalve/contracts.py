@@ -388,6 +388,33 @@ class Tally:
     """What calls came to so far, in words: `34 cached, 0.120 USD`."""
     agents: dict[int, RunningAgent] = field(default_factory=dict)
     """Those that are running now, in the order of their beginning."""
+    agent_totals: AgentTotals | None = None
+    """Of those that have ended; `None` before the first."""
+
+
+@dataclass(slots=True)
+class AgentTotals:
+    """What the agents of a run came to together."""
+
+    runs: int = 0
+    ran_s: float = 0.0
+    waited_s: float = 0.0
+    """For their start, after they had been asked for."""
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    """Of the largest of them, with all that it started."""
+    output_bytes: int = 0
+    survivors: int = 0
+    """Processes that they left behind, and that were ended."""
+    confinement: dict[str, int] = field(default_factory=dict)
+    """How many ran behind which walls."""
+
+    def add(self, other: AgentTotals) -> None:
+        for name in ("runs", "ran_s", "waited_s", "cpu_s", "output_bytes", "survivors"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.peak_memory_bytes = max(self.peak_memory_bytes, other.peak_memory_bytes)
+        for level, count in other.confinement.items():
+            self.confinement[level] = self.confinement.get(level, 0) + count
 
 
 @dataclass(slots=True)

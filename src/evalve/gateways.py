@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 _GATEWAYS: dict[int, Gateway] = {}
 _BUILDING = threading.RLock()
-_IN_USE: dict[int, GatewayLease] = {}
+_IN_USE: dict[int, _Use] = {}
 """By process, because a forked child builds its own."""
-_FOR_GOOD: list[ExitStack] = []
 
 
 def gateway(*, cache: bool = False) -> GatewayLender:
@@ -81,20 +81,35 @@ def used() -> Iterator[GatewayLease]:
 
     It is for clients that are made in the block: those made before have their provider's address already.
     """
-    with _BUILDING:
-        lease = _IN_USE.get(os.getpid())
-    if lease is not None:
-        yield lease
-        return
-    with ExitStack() as leaving:
-        yield _enter(leaving)
+    entered = use()
+    try:
+        yield entered.lease
+    finally:
+        with _BUILDING:
+            entered.users -= 1
+            if not entered.users:
+                del _IN_USE[os.getpid()]
+                entered.leaving.close()
 
 
-def use() -> None:
+def use() -> _Use:
     """The same until the process ends."""
-    if os.getpid() not in _IN_USE:
-        _FOR_GOOD.append(ExitStack())  # dropped, it would undo all that was entered
-        _enter(_FOR_GOOD[-1])
+    with _BUILDING:
+        entered = _IN_USE.get(os.getpid())
+        if entered is None:
+            leaving = ExitStack()
+            entered = _IN_USE[os.getpid()] = _Use(_enter(leaving), leaving)
+        entered.users += 1
+        return entered
+
+
+@dataclass(slots=True)
+class _Use:
+    """Of the gateway by this process."""
+
+    lease: GatewayLease
+    leaving: ExitStack
+    users: int = 0
 
 
 def _enter(leaving: ExitStack) -> GatewayLease:
@@ -112,8 +127,6 @@ def _enter(leaving: ExitStack) -> GatewayLease:
 
     leaving.enter_context(_set(leading_to(lease, Environment(os.environ))))
     leaving.enter_context(tagging(tag_for))
-    _IN_USE[os.getpid()] = lease
-    leaving.callback(_IN_USE.pop, os.getpid(), None)
     return lease
 
 

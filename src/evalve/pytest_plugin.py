@@ -79,9 +79,7 @@ def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) 
     if getattr(config.option, "evalve_gateway", None):  # of an xdist worker
         return True
     folder = Path(config.invocation_params.dir)
-    if not os.environ.get("EVALVE_GATEWAY") and not any(
-        (each / "evalve.yaml").exists() for each in (folder, *folder.parents)
-    ):
+    if not os.environ.get("EVALVE_GATEWAY") and not any(map(_names_gateway, (folder, *folder.parents))):
         return False
     from evalve import wiring  # not imported for those who do not use evalve
 
@@ -90,6 +88,14 @@ def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) 
         return bool(now.options_for_any().gateway)
     except EvalveError:
         return False  # said when the evaluations begin
+
+
+def _names_gateway(folder: Path) -> bool:
+    """Whether there is a configuration in it that may ask for one: cheaper than to read what it says."""
+    try:
+        return b"gateway" in (folder / "evalve.yaml").read_bytes()
+    except OSError:
+        return False
 
 
 def _use_gateway(config: pytest.Config) -> None:

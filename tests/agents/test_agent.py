@@ -328,3 +328,21 @@ async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_nex
     assert run is not None
     assert run.peak_memory_bytes > 80 << 20
     assert admission.expected_bytes("command") == int(1.2 * run.peak_memory_bytes)
+
+
+async def test_a_prompt_in_any_language_arrives_as_it_is(bench: Bench) -> None:
+    prompt = "Wie groß ist 東京? 🗼 'quoted' \"twice\" $HOME `id`\nsecond line"
+    run = await bench.agent("command", command=["printf", "%s", "{prompt}"], answer="whole")(
+        prompt, bench.workspace
+    )
+    assert run.answer == prompt
+    read = await bench.agent("command", command=["cat", "{prompt_file}"], answer="whole")(
+        prompt, bench.workspace
+    )
+    assert read.answer == prompt
+
+
+async def test_a_prompt_that_no_program_takes_is_told(bench: Bench) -> None:
+    with pytest.raises(AgentError, match="embedded null byte") as raised:
+        await bench.shell("echo $1")("a\0b", bench.workspace)
+    assert raised.value.failure_class == "code"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalve.agents.spec import Ending
-from evalve.agents.supervising import CannotStart, Order, Supervisor, Watch
+from evalve.agents.supervising import CannotRun, Order, Supervisor, Watch
 from evalve.agents.supervisor import proc
 from evalve.errors import InfrastructureError
 from evalve.processes import started
@@ -24,6 +26,9 @@ from evalve.processes import started
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="who left the group is found by Linux's /proc")
 SOON_S = 30.0
 """Far longer than anything here takes on a loaded machine."""
+
+UNMISTAKABLE_S = 10_000_000 + os.getpid()
+"""What no other run of these tests lets its processes sleep."""
 
 Run = Callable[..., Any]
 
@@ -80,10 +85,27 @@ async def test_a_program_reads_nothing_from_standard_input(run: Run, tmp_path: P
     assert (ending.exit_code, ending.by) == (0, "itself")
 
 
+@LINUX
+async def test_a_program_has_no_files_open_but_its_own_three(run: Run, tmp_path: Path) -> None:
+    await run(["ls", "/proc/self/fd"])
+    assert (tmp_path / "out").read_text().split() == ["0", "1", "2", "3"]  # and the directory that it lists
+
+
 async def test_a_program_that_is_not_there_is_told_with_its_errno(run: Run) -> None:
-    with pytest.raises(CannotStart, match="no-such-program") as raised:
+    with pytest.raises(CannotRun, match="no-such-program") as raised:
         await run(["no-such-program"])
     assert raised.value.errno == 2
+
+
+async def test_output_that_the_disk_does_not_take_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+    full = replace(order(tmp_path, ["echo", "hello"]), stdout="/dev/full")
+    with pytest.raises(CannotRun, match="its output could not be written") as raised:
+        await supervisor.run(full, Watch())
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_an_order_does_not_show_its_environment(tmp_path: Path) -> None:
+    assert "PATH" not in repr(order(tmp_path, ["true"]))
 
 
 async def test_who_says_nothing_at_first_is_ended_by_the_clock_for_starting(run: Run) -> None:
@@ -172,10 +194,15 @@ async def test_a_pipe_that_a_child_holds_open_is_not_awaited_for_ever(run: Run, 
 
 
 async def test_many_forks_are_all_ended(run: Run, tmp_path: Path) -> None:
-    forks = "for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; setsid sleep 601 & sleep 601) & done; wait"
+    sleep = f"sleep {UNMISTAKABLE_S}"
+    forks = f"for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; setsid {sleep} & {sleep}) & done; wait"
     ending = await run(["sh", "-c", forks], total_s=0.3, grace_s=0.2)
     assert ending.by == "total"
-    assert not [pid for pid in proc._all() if b"601" in _arguments(pid) and b"sleep" in _arguments(pid)]
+    assert _sleeping() == []
+
+
+def _sleeping() -> list[int]:
+    return [pid for pid in proc._all() if _arguments(pid) == f"sleep\0{UNMISTAKABLE_S}\0".encode()]
 
 
 def _arguments(pid: int) -> bytes:
@@ -242,7 +269,7 @@ async def test_who_takes_more_memory_than_allowed_is_killed_for_it(run: Run) -> 
         python("import time; b = bytearray(200_000_000); time.sleep(600)"), memory_bytes=100_000_000
     )
     assert ending.by == "memory"
-    assert ending.peak_memory_bytes > 200_000_000
+    assert ending.peak_memory_bytes > 100_000_000
 
 
 async def test_a_cancelled_run_ends_its_process_before_it_returns(run: Run, tmp_path: Path) -> None:
@@ -355,3 +382,18 @@ async def test_many_agents_at_once_each_have_their_own_end(supervisor: Superviso
         return ending.exit_code
 
     assert await asyncio.gather(*map(one, range(50))) == list(range(50))
+
+
+@LINUX
+async def test_of_many_agents_that_leave_daemons_nothing_is_left_when_evalve_ends(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    async def one(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        daemon = f"(setsid env -i sleep {UNMISTAKABLE_S} > /dev/null 2>&1 &)"
+        await supervisor.run(order(folder, ["sh", "-c", daemon]), Watch())
+
+    await asyncio.gather(*map(one, range(30)))
+    await asyncio.to_thread(supervisor.close)
+    assert _sleeping() == []

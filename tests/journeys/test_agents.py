@@ -57,6 +57,7 @@ def test_agents_answer_and_their_figures_are_in_the_record(agents: Project) -> N
     assert "agent     command · exit code 0 · ran " in shown
     assert " left behind and ended · confinement: none" in shown
     assert "stdout.txt" in shown
+    assert "  agents    6 runs; ran " in agents.evalve("show", "x").out
     assert not list((agents.folder / ".evalve").glob("workspaces/*/*"))
 
 

@@ -97,4 +97,5 @@ async def test_lists_want_a_valid_key_too(start: Start) -> None:
     listed = await client.get("/v1/models", authorization="Bearer k")
 
     assert [await client.status("/v1/models"), await client.status("/v1beta/models")] == [401, 400]
+    assert await client.status("/v1beta/models?key=k") == 200
     assert listed["object"] == "list"

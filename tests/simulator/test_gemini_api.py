@@ -169,3 +169,14 @@ async def test_an_unknown_path_is_refused_as_google_does(start: Start) -> None:
     reply = await client.post("/v1beta/models/m:embedContent", {})
 
     assert (reply.status, reply.json["error"]["status"]) == (404, "NOT_FOUND")
+
+
+async def test_without_events_a_stream_is_an_array(start: Start) -> None:
+    _, client = await start(Behaviour(answers=["one two three"], stream_chunk_tokens=1))
+
+    reply = await ask(client, verb="streamGenerateContent")
+
+    assert reply.headers["content-type"].startswith("application/json")
+    texts = [piece["candidates"][0]["content"]["parts"][0]["text"] for piece in reply.json]
+    assert texts == ["one ", "two ", "thre", "e", ""]
+    assert reply.json[-1]["candidates"][0]["finishReason"] == "STOP"

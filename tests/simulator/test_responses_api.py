@@ -205,6 +205,36 @@ async def test_the_sdk_runs_a_conversation_with_a_tool() -> None:
     assert second.output_text == "It is grey."
 
 
+async def test_codex_offers_tools_that_take_text_in_a_namespace_beside_its_messages(start: Start) -> None:
+    calls = (ToolCall("exec", {"input": "text(1)"}), ToolCall("sleep", {"s": 1}), ToolCall("gone", {}))
+    _, client = await start(Behaviour(answers=Turns((Answer(tool_calls=calls), "It is {found}."))))
+    tools = [
+        {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]},
+        {"type": "namespace", "name": "clock", "tools": [{"type": "function", "name": "sleep"}]},
+    ]
+    items: list[Any] = [
+        {"type": "additional_tools", "role": "developer", "tools": tools},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Run it."}]},
+    ]
+
+    whole = (await ask(client, items)).json["output"]
+    streamed = await ask(client, items, stream=True)
+    items += [*whole, {"type": "custom_tool_call_output", "call_id": whole[0]["call_id"], "output": "1"}]
+    after = (await ask(client, items)).json["output"]
+
+    assert [(item["type"], item["name"], item["namespace"]) for item in whole] == [
+        ("custom_tool_call", "exec", "functions"),
+        ("function_call", "sleep", "clock"),
+    ]
+    assert (whole[0]["input"], whole[1]["arguments"]) == ("text(1)", '{"s": 1}')
+    assert [name for name in streamed.event_names if "delta" in name or "put.done" in name] == [
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+        "response.function_call_arguments.delta",
+    ]
+    assert [item["type"] for item in after] == ["message"]
+
+
 async def test_the_sdk_reads_an_error_in_the_middle_of_a_stream() -> None:
     async with sdk(Behaviour(faults=Faults(schedule=("error_event",)))) as client:
         stream = await client.responses.create(model="gpt-test", input="Hello", stream=True)

@@ -13,7 +13,7 @@ from simulated import Client, Start
 from evalve.errors import OptionError
 from evalve.simulator import Answer, Behaviour, ToolCall, Turns, read_behaviour
 from evalve.simulator.command import behaviour_from, command_line
-from evalve.simulator.conversations import tool_rounds_of, tools_of
+from evalve.simulator.conversations import Tool, tool_rounds_of, tools_of
 
 READER = Turns(
     (
@@ -130,7 +130,7 @@ async def test_without_tools_the_answer_is_found_in_the_prompt(start: Start, for
 def test_rounds_are_read_from_every_format(form: Any, expected: Any) -> None:
     _, body = form("one", "two")
 
-    assert (tool_rounds_of(body), tools_of(body)) == (expected, ("Read",))
+    assert (tool_rounds_of(body), tools_of(body)) == (expected, (Tool("Read"),))
 
 
 def test_results_of_calls_that_were_made_at_once_are_one_round() -> None:
@@ -158,6 +158,22 @@ async def test_a_script_may_differ_by_prompt(start: Start) -> None:
     _, body = anthropic()
     assert (await client.post("/v1/messages", body)).json["stop_reason"] == "tool_use"
     assert (await client.messages("Your name?")).json["content"][0]["text"] == "Ada"
+
+
+async def test_a_question_for_json_beside_the_conversation_gets_what_conforms(start: Start) -> None:
+    _, client = await start(Behaviour(answers=READER))
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+
+    reply = await client.chat("A title for this?", response_format=wanted)
+
+    assert list(json.loads(reply.json["choices"][0]["message"]["content"])) == ["title"]
+
+
+async def test_a_group_that_found_nothing_gives_the_whole_match(start: Start) -> None:
+    _, client = await start(Behaviour(answers=[Answer("{found}", find="rev(enue)?")]))
+
+    assert (await client.messages("rev: 5")).json["content"][0]["text"] == "rev"
 
 
 async def test_thoughts_are_told_where_they_are_asked_for(start: Start) -> None:

@@ -57,9 +57,18 @@ def test_waiting_as_long_as_told_suffices(window: Counting) -> None:
 
 
 @pytest.mark.parametrize("window", [fixed(), sliding()], ids=["fixed", "sliding"])
-def test_a_request_larger_than_the_window_starts_when_nothing_is_used(window: Counting) -> None:
-    assert take({"requests": window}, {"requests": Cost(25, 25)}, now_s=0.0) is None
-    assert served(window, [0.99, 1.0]) == [False, True]
+def test_a_request_larger_than_the_window_starts_when_nothing_is_used_and_is_paid_for(
+    window: Counting,
+) -> None:
+    assert take({"requests": window}, {"requests": Cost(20, 20)}, now_s=0.0) is None
+    window.refresh(0.5)
+    assert [window.wait_s(1), window.full_in_s()] == pytest.approx([1.5, 1.5])
+    assert served(window, [1.99, 2.0]) == [False, True]
+
+
+@pytest.mark.parametrize("window", [fixed(per_s=0.5), sliding(per_s=0.5)], ids=["fixed", "sliding"])
+def test_a_window_for_less_than_one_request_serves_at_its_rate(window: Counting) -> None:
+    assert sum(served(window, [n / 4 for n in range(80)])) == 10
 
 
 @pytest.mark.parametrize("window", [fixed(), sliding()], ids=["fixed", "sliding"])

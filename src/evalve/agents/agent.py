@@ -15,7 +15,7 @@ from evalve.agents.preparing import Prepared, Preparing, Services
 from evalve.agents.recording import agent_seen, record_run
 from evalve.agents.settings import AgentSettings
 from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fault, Reading
-from evalve.agents.supervising import CannotStart, Watch
+from evalve.agents.supervising import CannotRun, Watch
 from evalve.agents.transcript import Transcript, end_of, mask
 from evalve.agents.verdict import fault_of
 from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
@@ -75,14 +75,13 @@ class Agent:
             folder = await asyncio.to_thread(self._services.folders.make, context)
             stack.push_async_callback(asyncio.to_thread, self._services.folders.remove, folder)
             prepared = await asyncio.to_thread(self._preparing.prepare, task, folder)
-            # beside the run: the programs themselves start as slowly as they tell their version
-            version = asyncio.get_running_loop().run_in_executor(None, self._preparing.version)
             place = await stack.enter_async_context(admitted(self.name))
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
                 place.memory_bytes = lambda: seen.memory_bytes
                 run, fault = await self._held(prepared, context, seen, asked_s)
             place.peak_bytes = run.peak_memory_bytes
-            run = replace(run, version=await version)
+            if prepared.version is not None:
+                run = replace(run, version=await asyncio.wrap_future(prepared.version))
             record_run(context, run, fault, is_metered=task.gateway is not None)
             await asyncio.to_thread(_keep_output, prepared, context)
         if fault is not None:
@@ -111,8 +110,8 @@ class Agent:
         transcript = Transcript(prepared.stdout, reader, note)
         try:
             ending = await self._services.supervisor.run(prepared.order, _watching(seen, transcript))
-        except CannotStart as error:
-            raise self._cannot_start(error) from None
+        except CannotRun as error:
+            raise self._cannot_run(error) from None
         transcript.end()
         reading, stderr = reader.reading(), without_secrets(end_of(prepared.stderr), prepared.secrets)
         waited_s = max(0.0, (seen.started_s or time.monotonic()) - asked_s)
@@ -144,13 +143,14 @@ class Agent:
             waited_s=waited_s,
             ran_s=ending.ran_s,
             confinement=prepared.level,
-            survivors=ending.survivors,
+            # a namespace ends with its first process, and takes a moment for it
+            survivors=0 if prepared.level == "bubblewrap" else ending.survivors,
             stderr=stderr,
         )
 
-    def _cannot_start(self, error: CannotStart) -> AgentError:
+    def _cannot_run(self, error: CannotRun) -> AgentError:
         said = self.missing() if error.errno == errno.ENOENT else None
-        message = said or f"{self.name} could not be started: {error}"
+        message = said or f"{self.name}: {error}"
         return AgentError(message, failure_class="infrastructure" if error.errno in _OF_MACHINE else "code")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ from pathlib import Path
 from evalve.agents.spec import Confinement
 from evalve.agents.supervisor import landlock
 from evalve.errors import OptionError
+
+_LOG = logging.getLogger(__name__)
 
 ASKED = ("off", "auto", "bubblewrap", "landlock")
 _SYSTEM = (
@@ -49,6 +52,7 @@ class Walls:
     writable: tuple[str, ...]
 
 
+@cache
 def level(asked: str) -> Confinement:
     """The best that this system offers of what is asked for; what is asked for by name must be there."""
     if asked == "off":
@@ -65,6 +69,10 @@ def level(asked: str) -> Confinement:
         return "landlock"
     if asked == "landlock":
         raise OptionError("confine: landlock needs Linux 5.13 or newer with Landlock on; say confine: auto")
+    _LOG.warning(
+        "confine: auto: neither bubblewrap nor Landlock works here, so agents run without walls; "
+        "their records say confinement: none"
+    )
     return "none"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from evalve.agents.supervising import Order, Supervisor
 from evalve.agents.versions import Versions
 from evalve.contracts import GatewayLease, SampleContext
 from evalve.errors import AgentError
-from evalve.secrecy import secret_values
+from evalve.secrecy import secret, secret_values
 
 
 class Folders(Protocol):
@@ -54,6 +55,7 @@ class Prepared:
     """One run, ready to start."""
 
     order: Order
+    version: Future[str | None] | None
     stdout: Path
     stderr: Path
     level: Confinement
@@ -97,9 +99,10 @@ class Preparing:
                 readable=(str(folder / "prompt.txt"), *self._readable(values)),
             )
             order = _behind(walls, level, order)
-        token = () if task.gateway is None else (task.gateway.token,)
+        token = () if task.gateway is None else (secret(task.gateway.token),)
         return Prepared(
             order=order,
+            version=self.version(),
             stdout=Path(order.stdout),
             stderr=Path(order.stderr),
             level=level,
@@ -116,7 +119,7 @@ class Preparing:
         """Where it is; `None` where it is not installed."""
         return shutil.which(self.program(), path=self._services.environ.get("PATH"))
 
-    def version(self) -> str | None:
+    def version(self) -> Future[str | None] | None:
         """Of the program. It may take seconds, the first time."""
         program, environ = self.found_program(), self._services.environ
         if not self._spec.version_command or program is None:
@@ -140,12 +143,12 @@ class Preparing:
         }
 
     def _write_files(self, task: AgentTask, folder: Path, home: Path, values: Values) -> None:
-        (folder / "prompt.txt").write_text(task.prompt)
+        (folder / "prompt.txt").write_text(task.prompt, encoding="utf-8", errors="surrogateescape")
         for_gateway = self._spec.gateway_files if task.gateway is not None else {}
         for name, text in {**self._spec.home_files, **for_gateway}.items():
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(filled(text, values) or "")
+            path.write_text(filled(text, values) or "", encoding="utf-8")
 
     def _folders(self, home: Path, own_home: Path, temporary: Path) -> dict[str, str]:
         folders = {

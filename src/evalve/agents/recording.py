@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from evalve.agents.spec import AgentRun, Fault
-from evalve.contracts import CallLog, RunningAgent, SampleContext
+from evalve.contracts import AgentTotals, CallLog, RunningAgent, SampleContext
 
 AGENTS = "agents"
 """Under which `Record.lent` has the runs of a sample."""
@@ -31,6 +31,9 @@ def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is
     """Where no gateway counts its calls, what the agent says of them is counted."""
     plain = run_in_plain(run)
     context.lent.setdefault(AGENTS, []).append(plain)
+    if context.tally is not None:
+        context.tally.agent_totals = context.tally.agent_totals or AgentTotals()
+        context.tally.agent_totals.add(_as_totals(run))
     if context.trace is not None:
         problem = {} if fault is None else {"problem": fault.message, "failure_class": fault.failure_class}
         context.trace.add("agent", **plain, **problem)
@@ -49,6 +52,19 @@ def run_in_plain(run: AgentRun) -> dict[str, Any]:
     for name in ("cpu_s", "waited_s", "ran_s"):
         plain[name] = round(plain[name], 3)
     return plain
+
+
+def _as_totals(run: AgentRun) -> AgentTotals:
+    return AgentTotals(
+        runs=1,
+        ran_s=run.ran_s,
+        waited_s=run.waited_s,
+        cpu_s=run.cpu_s,
+        peak_memory_bytes=run.peak_memory_bytes,
+        output_bytes=run.output_bytes,
+        survivors=run.survivors,
+        confinement={run.confinement: 1},
+    )
 
 
 def _as_calls(run: AgentRun) -> CallLog:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Order:
 
     command: list[str]
     directory: str
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     stdout: str
     stderr: str
     startup_s: float | None = None
@@ -65,8 +65,8 @@ class Watch:
     measured: Callable[[float, int, int], None] = lambda cpu_s, memory_bytes, output_bytes: None
 
 
-class CannotStart(Exception):
-    """The program does not begin; `errno` says why, where the system does."""
+class CannotRun(Exception):
+    """The program does not begin, or its output cannot be kept; `errno` says why, where the system does."""
 
     def __init__(self, message: str, errno: int | None) -> None:
         super().__init__(message)
@@ -144,7 +144,7 @@ class _Run:
         elif "measured" in message:
             self.watch.measured(message["cpu_s"], message["memory_bytes"], message["bytes"])
         elif problem := message.get("problem"):
-            self._failed(CannotStart(problem["error"], problem["errno"]))
+            self._failed(CannotRun(problem["error"], problem["errno"]))
         else:
             names = {one.name for one in fields(Ending)}
             self.ended.set_result(Ending(**{name: message[name] for name in names if name in message}))

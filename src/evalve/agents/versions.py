@@ -1,4 +1,4 @@
-"""Which version of an agent's program runs: asked once for each program."""
+"""Which version of an agent's program runs: asked once for each program, beside its first run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,22 +16,29 @@ _NUMBER = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
 class Versions:
-    """Remembers what programs answered. It blocks: call it in a thread."""
+    """Remembers what programs answered. Each is asked in a thread of its own: nobody has to wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, float], str | None] = {}
+        self._asked: dict[tuple[str, float], Future[str | None]] = {}
 
-    def of(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    def of(
+        self, program: str, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Future[str | None]:
         """The number in what it prints, else its first line; `None` where it does not tell."""
-        try:
-            key = program, Path(program).stat().st_mtime
-        except OSError:
-            return None
+        key = program, Path(program).stat().st_mtime
         with self._lock:
-            if key not in self._known:
-                self._known[key] = _asked([program, *arguments], environment)
-            return self._known[key]
+            answer = self._asked.get(key)
+            if answer is not None:
+                return answer
+            answer = self._asked[key] = Future()
+        asking = threading.Thread(
+            target=lambda: answer.set_result(_asked([program, *arguments], environment)),
+            name="evalve-version",
+            daemon=True,
+        )
+        asking.start()
+        return answer
 
 
 def _asked(command: list[str], environment: Mapping[str, str]) -> str | None:

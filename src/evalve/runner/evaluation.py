@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -271,6 +271,7 @@ class _Journey:
             "notes": list(tally.notes),
             "calls": self._calls_made(),
             "utilisation": self._utilisation,
+            **({} if tally.agent_totals is None else {"agents": asdict(tally.agent_totals)}),
         }
 
     def _calls_made(self) -> dict[str, float]:

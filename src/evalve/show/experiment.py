@@ -15,6 +15,7 @@ from evalve.show.exporting import export_row
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,
+    agents_run,
     bounds,
     calls_made,
     decisions_of,
@@ -91,6 +92,8 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     yield f"  time      {time_line(one.info)}"
     for who, made in figures.calls_by_role(calls_made(one.runs)):
         yield f"  {who:<10}{made}"
+    if agents := agents_run(one.runs):
+        yield f"  agents    {figures.agents(agents)}"
     if one.failure_kinds:
         kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
         yield f"  failures  {kinds}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from evalve.contracts import split_roles
+from evalve.contracts import AgentTotals, split_roles
 from evalve.records import failed_in_words
 
 
@@ -209,3 +209,19 @@ def agent(run: Mapping[str, Any]) -> str:
         parts.append(f"{run['survivors']} left behind and ended")
     parts.append(f"confinement: {run.get('confinement', 'none')}")
     return " · ".join(parts)
+
+
+def agents(totals: AgentTotals) -> str:
+    """`10 runs; ran 8.42 s each after 0.31 s; 12.3 s CPU; 410.0 MB at most; confinement: landlock`."""
+    parts = [
+        plural(totals.runs, "run"),
+        f"ran {duration(totals.ran_s / totals.runs)} each after {duration(totals.waited_s / totals.runs)}",
+        f"{duration(totals.cpu_s)} CPU",
+        f"{size(totals.peak_memory_bytes)} at most",
+        f"{size(totals.output_bytes)} of output",
+    ]
+    if totals.survivors:
+        parts.append(f"{totals.survivors} left behind and ended")
+    levels = totals.confinement
+    named = ", ".join(level if len(levels) == 1 else f"{count} {level}" for level, count in levels.items())
+    return "; ".join([*parts, f"confinement: {named}"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, ExperimentInfo, RunInfo, Store
+from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInfo, Store
 from evalve.records import Record
 from evalve.show import figures
 from evalve.show.finding import Labelled
@@ -57,6 +57,16 @@ def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None
     if info.total is not None and info.done + info.failed + info.skipped >= info.total:
         return "complete"
     return "partial" if last == "complete" else "interrupted"
+
+
+def agents_run(runs: Sequence[RunInfo]) -> AgentTotals | None:
+    """What agents came to over all runs; `None` without any."""
+    totals = AgentTotals()
+    for run in runs:
+        told = run.report.get("agents")
+        if isinstance(told, Mapping):
+            totals.add(AgentTotals(**told))
+    return totals if totals.runs else None
 
 
 def status_of_experiment(experiment: ExperimentInfo) -> str:

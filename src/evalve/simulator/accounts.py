@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalve.simulator.asks import Ask
@@ -19,13 +20,15 @@ _MOST_PREFIXES = 100_000
 class InputUsage:
     """Input tokens: those counted anew, those written to the prompt cache, those read from it.
 
-    `cached_tokens` are those of the fresh ones that an automatic cache had: cheaper, and counted as fresh.
+    `hour_tokens` are those of the written ones that are kept for an hour. `cached_tokens` are those of the
+    fresh ones that an automatic cache had: cheaper, and counted as fresh.
     """
 
     fresh_tokens: int
     written_tokens: int = 0
     read_tokens: int = 0
     cached_tokens: int = 0
+    hour_tokens: int = 0
 
     @property
     def charged_tokens(self) -> int:
@@ -58,45 +61,48 @@ class Account:
     def count_for_ramp(self) -> None:
         self._ramp_now += 1
 
-    def input_usage(self, ask: Ask, cache: PromptCache, now_s: float) -> tuple[InputUsage, list[bytes]]:
-        """What the request's input is charged as, and the prefixes that its answer leaves in the cache."""
+    def input_usage(
+        self, ask: Ask, cache: PromptCache, now_s: float
+    ) -> tuple[InputUsage, dict[bytes, float]]:
+        """What the input is charged as, and which prefixes its answer leaves in the cache for how long."""
         total = ask.input_tokens
         if ask.api != "anthropic":
             return self._automatic_usage(ask, total, cache, now_s)
         if not any(part.cached_up_to_here for part in ask.parts):
-            return InputUsage(total), []
-        read = marked = size_bytes = 0
-        prefixes: list[bytes] = []
+            return InputUsage(total), {}
+        read = marked = hour = size_bytes = 0
+        prefixes: dict[bytes, float] = {}
         running = hashlib.blake2b(digest_size=16)
         for part in ask.parts:
             running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
             size_bytes += part.size_bytes
             if part.cached_up_to_here and count_bytes(size_bytes) >= cache.minimum_tokens:
-                marked = min(total, count_bytes(size_bytes))
-                prefixes.append(running.digest())
-                if self._prefixes.get(prefixes[-1], 0.0) > now_s:
-                    read = marked
-        return InputUsage(total - marked, marked - read, read), prefixes
+                before, marked = marked, min(total, count_bytes(size_bytes))
+                hour += (marked - before) if part.for_an_hour else 0
+                prefixes[running.digest()] = cache.ttl_s * (12 if part.for_an_hour else 1)
+                if self._prefixes.get(running.digest(), 0.0) > now_s:
+                    read, hour = marked, 0
+        return InputUsage(total - marked, marked - read, read, hour_tokens=hour), prefixes
 
     def _automatic_usage(
         self, ask: Ask, total: int, cache: PromptCache, now_s: float
-    ) -> tuple[InputUsage, list[bytes]]:
+    ) -> tuple[InputUsage, dict[bytes, float]]:
         if total < cache.automatic_minimum_tokens:
-            return InputUsage(total), []
+            return InputUsage(total), {}
         cached = size_bytes = 0
-        prefixes: list[bytes] = []
+        prefixes: dict[bytes, float] = {}
         running = hashlib.blake2b(digest_size=16)
         for part in ask.parts:
             running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
             size_bytes += part.size_bytes
             if count_bytes(size_bytes) >= cache.automatic_minimum_tokens:
-                prefixes.append(running.digest())
-                if self._prefixes.get(prefixes[-1], 0.0) > now_s:
+                prefixes[running.digest()] = cache.ttl_s
+                if self._prefixes.get(running.digest(), 0.0) > now_s:
                     cached = min(total, count_bytes(size_bytes) // _STEP_TOKENS * _STEP_TOKENS)
         return InputUsage(total, cached_tokens=cached), prefixes
 
-    def keep_prefixes(self, prefixes: list[bytes], cache: PromptCache, now_s: float) -> None:
+    def keep_prefixes(self, prefixes: Mapping[bytes, float], now_s: float) -> None:
         if len(self._prefixes) + len(prefixes) > _MOST_PREFIXES:
             self._prefixes.clear()
-        for prefix in prefixes:
-            self._prefixes[prefix] = now_s + cache.ttl_s
+        for prefix, ttl_s in prefixes.items():
+            self._prefixes[prefix] = now_s + ttl_s

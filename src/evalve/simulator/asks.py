@@ -50,7 +50,7 @@ class Ask:
     @property
     def tools(self) -> tuple[str, ...]:
         """The names of the tools that the model may call."""
-        return tools_of(self.body)
+        return tuple(tool.name for tool in tools_of(self.body))
 
     @property
     def tool_rounds(self) -> tuple[tuple[str, ...], ...]:

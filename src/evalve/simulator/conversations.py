@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-def tools_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the tools that the model may call."""
-    tools = body.get("tools")
-    return tuple(name for tool in (tools if isinstance(tools, list) else []) for name in _names(tool))
+class Tool(NamedTuple):
+    """A tool that a request offers. A custom one takes text instead of arguments."""
+
+    name: str
+    is_custom: bool = False
+    namespace: str | None = None
 
 
-def _names(tool: Any) -> Iterator[str]:
-    if not isinstance(tool, dict) or tool.get("type") == "namespace":
+def tools_of(body: Mapping[str, Any]) -> tuple[Tool, ...]:
+    """The tools that the model may call; Codex also offers some beside its messages, and in namespaces."""
+    lists = [body.get("tools")]
+    lists += [
+        message.get("tools") for message in _messages(body) if message.get("type") == "additional_tools"
+    ]
+    return tuple(tool for each in lists if isinstance(each, list) for inner in each for tool in _tools(inner))
+
+
+def _tools(tool: Any, namespace: str | None = None) -> Iterator[Tool]:
+    if not isinstance(tool, dict):
+        return
+    if tool.get("type") == "namespace":
+        for inner in tool.get("tools") or []:
+            yield from _tools(inner, str(tool.get("name")))
         return
     declared = tool.get("functionDeclarations") or [tool.get("function") or tool]
     for function in declared if isinstance(declared, list) else []:
         if isinstance(function, dict) and isinstance(function.get("name"), str):
-            yield function["name"]
+            yield Tool(function["name"], tool.get("type") == "custom", namespace)
 
 
 def tool_rounds_of(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:

@@ -44,7 +44,7 @@ class Admission:
         *,
         usage: InputUsage,
         costs: Mapping[str, Cost],
-        prefixes: list[bytes],
+        prefixes: Mapping[bytes, float],
         ordinal: int,
     ) -> None:
         self._provider = provider
@@ -59,7 +59,7 @@ class Admission:
     def start_output(self, *, tokens: int, duration_s: float, now_s: float) -> None:
         """The first token is there; so many will follow within this time."""
         behaviour = self._provider.behaviour
-        self.account.keep_prefixes(self._prefixes, behaviour.prompt_cache, now_s)
+        self.account.keep_prefixes(self._prefixes, now_s)
         live = self.ask.api == "anthropic" and behaviour.output_charging == "produced"
         dimensions = ("output_tokens", "tokens") if live else ()
         countings = self.account.ledger.countings(dimensions)

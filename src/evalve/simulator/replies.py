@@ -8,7 +8,7 @@ from aiohttp import web
 
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
-from evalve.simulator.wire import Api, Failure, encoded, http_date
+from evalve.simulator.apis.wire import Api, Failure, encoded, http_date
 
 
 def reply_headers(

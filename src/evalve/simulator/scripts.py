@@ -38,8 +38,10 @@ class Answer:
     reasoning: str = ""
 
     def __post_init__(self) -> None:
+        if self.find is None:
+            return
         try:
-            re.compile(self.find or "")
+            re.compile(self.find)
         except re.error as error:
             raise OptionError(
                 f"an answer's find is {self.find!r}, which is not a pattern: {error}"
@@ -52,7 +54,8 @@ class Turns:
 
     The first before any has answered, the next after that, and the last from then on. Only tools that the
     request offers are called, so one script serves agents whose tools have different names; a turn that calls
-    none of them is passed over.
+    none of them is passed over. Without tools and with a schema it is a question beside the conversation, as
+    agents ask some, and gets what conforms.
     """
 
     turns: tuple[Said, ...]
@@ -93,6 +96,8 @@ def _said(script: Script | None, ask: Ask, ordinal: int) -> Said | Turns | None:
 
 def _turn(script: Turns, ask: Ask) -> Answer | None:
     offered = set(ask.tools)
+    if ask.schema is not None and not offered:
+        return None
     possible = []
     for said in script.turns:
         answer = Answer(said) if isinstance(said, str) else said
@@ -107,7 +112,7 @@ def _found(pattern: str, ask: Ask) -> str:
     for text in results or [ask.prompt]:
         match = re.search(pattern, text)
         if match is not None:
-            return str(match[1] if match.re.groups else match[0])
+            return str(match[0] if not match.re.groups or match[1] is None else match[1])
     return "nothing"
 
 

@@ -137,14 +137,14 @@ class Simulator:
             if request.method == "POST" and (counting := routes.counting(path, query)) is not None:
                 return await self._service.count_tokens(request, counting)
         except web.HTTPRequestEntityTooLarge:
-            return self._service.too_big(request, routes.nearest(path, request.headers))
+            return self._service.too_big(request, routes.nearest(path, query, request.headers))
         if request.method == "HEAD" and path == "/":
             return web.Response()  # Claude Code asks before its first call whether anybody is there
         if request.headers.get("upgrade", "").lower() == "websocket":
             return web.Response(status=426)  # Codex then goes on over HTTP
         if request.method == "GET" and (stored := self._service.stored(request)) is not None:
             return stored
-        return self._service.not_found(request, routes.nearest(path, request.headers))
+        return self._service.not_found(request, routes.nearest(path, query, request.headers))
 
     async def _control(self, request: BaseRequest, what: str) -> web.StreamResponse:
         """The back door: statistics, reset, another behaviour, the latest requests."""

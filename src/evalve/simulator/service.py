@@ -12,6 +12,8 @@ from aiohttp import web
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
 from evalve.simulator.answers import output_for
+from evalve.simulator.apis.routes import Routes
+from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
@@ -19,9 +21,7 @@ from evalve.simulator.draws import Draw
 from evalve.simulator.provider import Admission, Provider, Refusal
 from evalve.simulator.recent import Recent, Seen, redacted
 from evalve.simulator.replies import failed, reply_headers
-from evalve.simulator.routes import Routes
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, CountingApi, FailureKind, encoded
 
 
 @dataclass(slots=True)
@@ -140,10 +140,11 @@ class Service:
 
     def stored(self, request: web.BaseRequest) -> web.Response | None:
         """What a GET finds: models, or an earlier response; None where there is nothing."""
-        found = self.routes.stored(request.rel_url.path, request.headers, self.behaviour.models)
+        path, query = request.rel_url.path, request.rel_url.query_string
+        found = self.routes.stored(path, request.headers, self.behaviour.models)
         if found is None:
             return None
-        arrival = self._arrival(request, self.routes.nearest(request.rel_url.path, request.headers), b"")
+        arrival = self._arrival(request, self.routes.nearest(path, query, request.headers), b"")
         try:
             self._check_key(arrival)
         except PermissionError:

@@ -171,7 +171,9 @@ class AgentProcess:
         """Close its files, and say what it came to."""
         for output in self.outputs:
             output.close()
-        problems = [output.problem for output in self.outputs if output.problem]
+        full = next((output.problem for output in self.outputs if output.problem is not None), None)
+        if full is not None and self.problem is None:
+            self.problem = {"error": f"its output could not be written: {full}", "errno": full.errno}
         return {
             "ended": self.id,
             "exit_code": self.exit_code,
@@ -182,7 +184,7 @@ class AgentProcess:
             "output_bytes": self.output_bytes,
             "left_out_bytes": sum(output.left_out_bytes for output in self.outputs),
             "survivors": len(self.survivors),
-            "problem": self.problem or ({"error": problems[0], "errno": None} if problems else None),
+            "problem": self.problem,
         }
 
 

@@ -14,7 +14,7 @@ class KeptOutput:
     def __init__(self, path: str, *, head_bytes: int, tail_bytes: int) -> None:
         self.pipe: int | None = None
         self.seen_bytes = 0
-        self.problem = ""
+        self.problem: OSError | None = None
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._head_left = head_bytes
         self._tail_bytes = tail_bytes
@@ -75,5 +75,5 @@ class KeptOutput:
             while data:
                 data = data[os.write(self._file, data) :]
         except OSError as error:  # a full disk: the agent goes on, and its run tells
-            self.problem = self.problem or f"its output could not be written: {error}"
+            self.problem = self.problem or error
             self._left_out += len(data)

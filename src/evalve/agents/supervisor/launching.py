@@ -49,7 +49,7 @@ def mark_for(number: int) -> int | None:
 
 def launch(order: dict[str, Any], mark: int | None, files: tuple[int, int] | None) -> Launched:
     """Fork. `files` is how many files a program may have open, where the supervisor itself has more."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+    pipes = [os.pipe() for _ in range(3)]
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -83,7 +83,7 @@ def _become(
         os.execvpe(order["command"][0], order["command"], order["environment"])
     except BaseException as error:
         number = error.errno if isinstance(error, OSError) else None
-        told = {"error": f"{type(error).__name__}: {error}", "errno": number}
+        told = {"error": f"it could not be started: {type(error).__name__}: {error}", "errno": number}
         with suppress(OSError):
             os.write(failure, json.dumps(told).encode())
     os._exit(127)

@@ -25,6 +25,7 @@ from evalve.agents.supervisor.launching import adopt_orphans
 MEASURE_EVERY_S = 0.5
 _LAST_GRACE_S = 2.0
 """How long agents may take to end when nobody waits for them any more."""
+_LOOK_AGAIN_S = 0.02
 _FULL_BYTES = 1 << 20
 """Of what the other side has not read: figures are not added to it, endings always."""
 
@@ -32,6 +33,7 @@ _FULL_BYTES = 1 << 20
 def main(channel: int, owner: int, where: str) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(channel, False)  # it is between evalve and this process alone
     adopt_orphans()
     supervisor = Supervisor(socket.socket(fileno=channel), owner, where)
     try:
@@ -73,9 +75,12 @@ class Supervisor:
             self._send()
 
     def kill_all(self) -> None:
-        """Whatever is left, without any grace."""
-        for pid in proc.tree(os.getpid())[1:]:
-            proc.kill(pid)
+        """Whatever is left, without any grace, until nothing is."""
+        give_up_s = time.monotonic() + _LAST_GRACE_S
+        while _has_children() and time.monotonic() < give_up_s:
+            for pid in proc.tree(os.getpid())[1:]:
+                proc.kill(pid)
+            self._selector.select(_LOOK_AGAIN_S)
 
     def say(self, message: dict[str, Any]) -> None:
         self._outgoing += json.dumps(message).encode() + b"\n"
@@ -86,7 +91,9 @@ class Supervisor:
     def _watch_for_end(self, owner: int) -> None:
         self._channel.setblocking(False)
         self._selector.register(self._channel, selectors.EVENT_READ, self._take_orders)
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        woken, wake = os.pipe()
+        for end in (woken, wake):
+            os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._asked_to_leave)
@@ -155,7 +162,7 @@ class Supervisor:
         try:
             agent = AgentProcess(order, self._files)
         except OSError as error:
-            problem = {"error": f"{type(error).__name__}: {error}", "errno": error.errno}
+            problem = {"error": f"it could not be started: {error}", "errno": error.errno}
             self.say({"ended": order["id"], "exit_code": None, "by": "itself", "problem": problem})
             return
         self._agents[agent.id] = self._leaders[agent.pid] = agent
@@ -197,21 +204,27 @@ class Supervisor:
                 break
             if ended is None:
                 break
-            agent = self._leaders.pop(ended.si_pid, None)
-            if agent is not None:
-                agent.leader_ended()
-                continue
-            whose = self._whose(ended.si_pid)
-            _, _, used = os.wait4(ended.si_pid, 0)
-            self._orphans.pop(ended.si_pid, None)
-            if whose is not None:
-                whose.add_cpu(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+            self._bury(ended.si_pid)
+        if not self._agents and _has_children():
+            self._orphans.clear()
+            self._orphans_by_agent()
         dead = [agent for agent in self._agents.values() if agent.exit_code is not None]
         if dead:
             orphans = self._orphans_by_agent()
             for agent in dead:
                 if agent.sweep(orphans.get(agent.id, [])):
                     self._finish(agent)
+
+    def _bury(self, pid: int) -> None:
+        agent = self._leaders.pop(pid, None)
+        if agent is not None:
+            agent.leader_ended()
+            return
+        whose = self._whose(pid)
+        _, _, used = os.wait4(pid, 0)
+        self._orphans.pop(pid, None)
+        if whose is not None:
+            whose.add_cpu(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
     def _finish(self, agent: AgentProcess) -> None:
         for output in agent.outputs:
@@ -247,7 +260,7 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         if not self._agents:
-            return None
+            return _LOOK_AGAIN_S if _has_children() else None
         times = [self._measure_s, *(agent.next_time_s() for agent in self._agents.values())]
         return max(0.0, min(at_s for at_s in times if at_s is not None) - time.monotonic())
 
@@ -271,6 +284,19 @@ class Supervisor:
                             "bytes": agent.output_bytes,
                         }
                     )
+
+
+def _has_children() -> bool:
+    """Asked of the kernel: a list of children may lack one that is there, if another ends while it is read.
+
+    Those that have ended are reaped on the way.
+    """
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+        return True
+    except ChildProcessError:
+        return False
 
 
 def _raise_open_files() -> tuple[int, int] | None:

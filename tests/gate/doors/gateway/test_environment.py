@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from evalve.contracts import GatewayLease
 from evalve.gate.doors.gateway.environment import leading_to, seen_from_behind
-from evalve.gate.doors.gateway.leases import is_gateway_address
+from evalve.gate.doors.gateway.leases import is_own_gateway
+from gateway_world import gateway_to
 
 LEASE = GatewayLease("http://127.0.0.1:9/t/evalve-token", "evalve-token")
 BELOW = GatewayLease("http://127.0.0.1:8/t/evalve-other", "evalve-other")
@@ -38,10 +39,12 @@ def test_an_address_that_was_set_later_is_no_gateways() -> None:
     )
 
 
-def test_an_address_of_a_gateway_is_known_by_its_form() -> None:
-    assert is_gateway_address(LEASE.base_url("openai") + "/v1/chat/completions")
-    assert not is_gateway_address("http://127.0.0.1:9/v1/chat/completions")
-    assert not is_gateway_address("https://api.openai.com/t/evalve-token/x")
+def test_a_gateway_of_another_process_is_a_server_like_any_other() -> None:
+    assert not is_own_gateway(LEASE.base_url("openai") + "/v1/chat/completions")
+    with gateway_to() as world:
+        assert is_own_gateway(world.process.base_url("openai") + "/v1/chat/completions")
+        assert not is_own_gateway(f"http://127.0.0.1:{world.gateway.port}/v1/chat/completions")
+    assert not is_own_gateway(world.process.base_url("openai"))
 
 
 def test_a_lease_has_all_that_a_program_needs_and_does_not_show_its_token() -> None:

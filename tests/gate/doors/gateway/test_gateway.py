@@ -25,7 +25,7 @@ from evalve.gate.messages import Limits as KnownLimits
 from evalve.simulator import Behaviour, Faults, Latency, Limits, OutputLength, Simulator
 from fake_surroundings import FakeSurroundings
 from gateway_world import REAL_KEY, World, gateway_to
-from loopback import answering, serving_in_thread
+from loopback import answering, read_request, serving_in_thread
 
 ASK: Any = [{"role": "user", "content": "Say something"}]
 KEYS = frozenset({REAL_KEY})
@@ -172,6 +172,64 @@ async def test_an_answer_is_compressed_for_a_client_that_takes_nothing_else() ->
         assert packed.headers["content-encoding"] == "gzip"
         assert "content-encoding" not in plain.headers
         assert packed.json()["choices"] == plain.json()["choices"]
+
+
+CHAT_ANSWER = {
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 5},
+}
+COHERE_ANSWER = {
+    "id": "x",
+    "finish_reason": "COMPLETE",
+    "message": {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+    "usage": {"tokens": {"input_tokens": 3, "output_tokens": 5}},
+}
+OLLAMA_ANSWER = {
+    "model": "m",
+    "message": {"role": "assistant", "content": "Hi"},
+    "done": True,
+    "prompt_eval_count": 3,
+    "eval_count": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "key_header", "answer"),
+    [
+        ("/openai/deployments/d/chat/completions?api-version=2026-01-01", "api-key", CHAT_ANSWER),
+        ("/openai/v1/chat/completions", "authorization", CHAT_ANSWER),
+        ("/v2/chat", "authorization", COHERE_ANSWER),
+        ("/api/chat", "authorization", OLLAMA_ANSWER),
+    ],
+    ids=["azure", "groq", "cohere", "ollama"],
+)
+async def test_what_other_clients_send_is_gated_with_the_real_key_where_theirs_was(
+    path: str, key_header: str, answer: dict[str, Any]
+) -> None:
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line, headers, _ = await read_request(reader)
+        seen.append((line, headers))
+        body = json.dumps(answer).encode()
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+
+    with serving_in_thread(server) as port:
+        models = {"mine": {"base_url": f"http://127.0.0.1:{port}", "api_key": "${MY_KEY}"}}
+        with gateway_to(models=models, environ={"MY_KEY": "sk-mine-4711"}) as world:
+            sample = world.sample()
+            async with lending(world, sample) as lease, http() as client:
+                bearer = "Bearer " if key_header == "authorization" else ""
+                headers = {key_header: bearer + lease.token}
+                body = chat("m", stream=False)
+                came = await client.post(lease.base_url("mine") + path, json=body, headers=headers)
+    assert came.json() == answer
+    assert seen[0][0] == f"POST {path} HTTP/1.1"
+    assert seen[0][1][key_header] == f"{bearer}sk-mine-4711"
+    assert lease.token not in str(seen)
+    assert (sample.calls.requests, sample.calls.output_tokens) == (1, 5)
 
 
 # -- what the gate does
@@ -409,6 +467,41 @@ async def test_an_error_after_a_comment_is_an_event_and_after_a_blank_is_told_to
             with pytest.raises(anthropic.APIStatusError, match=r"invalid x-api-key|authentication"):
                 async with other.messages.stream(model="claude-x", max_tokens=51, messages=ASK) as stream:
                     await stream.get_final_text()
+
+
+async def stopped_while_waiting(patience: Patience, *, stream: bool) -> httpx2.Response:
+    """What a client is told whose call waits for limits when the run stops."""
+    surroundings = FakeSurroundings()
+
+    async def stop() -> None:
+        surroundings.end_waits()
+
+    with gateway_to(limits_for=limited_once(1 / 60), patience=patience) as world:
+        sample = world.sample(surroundings=surroundings)
+        async with world.gateway.lender().lend(sample) as lease, http() as client:
+            url = lease.base_url("openai") + "/v1/chat/completions"
+            await client.post(url, json=chat())
+            waiting = asyncio.create_task(client.post(url, json=chat(stream=stream)))
+            await eventually(lambda: ("held", "limits") in surroundings.waits)
+            await asyncio.sleep(0.3)  # for a word, if one is due
+            await asyncio.to_thread(world.gateway._background.call, stop())
+            try:
+                return await waiting
+            finally:
+                assert world.provider.stats.requests == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_whose_run_stops_is_told_so(stream: bool) -> None:
+    answer = await stopped_while_waiting(Patience(), stream=stream)
+    assert answer.status_code == 503
+    assert "the run has stopped" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_was_told_to_wait_has_no_end_when_its_run_stops(stream: bool) -> None:
+    with pytest.raises(httpx2.HTTPError):
+        await stopped_while_waiting(Patience(0.05, 0.05, 0.05), stream=stream)
 
 
 # -- who is refused

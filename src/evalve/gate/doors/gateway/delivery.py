@@ -25,6 +25,10 @@ class Patience(NamedTuple):
     every_s: float = 10.0
 
 
+class Stopped(Exception):
+    """The call was ended before anything of an answer came, because its run has stopped."""
+
+
 class Delivery:
     """An answer on its way to a client."""
 
@@ -40,7 +44,15 @@ class Delivery:
         """Where a word was sent before the answer came."""
 
     async def done(self) -> web.StreamResponse:
-        head = await self._head()
+        try:
+            head = await self._head()
+        except asyncio.CancelledError:
+            if not self._relay.head.cancelled():
+                raise  # it is the client that has gone
+            if self._begun is None:
+                raise Stopped from None
+            _hang_up(self._request)
+            return self._begun
         if self._begun is not None and head.is_failure:
             return await self._failed_late(self._begun, head)
         if head.body is not None:

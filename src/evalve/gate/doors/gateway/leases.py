@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from evalve.gate.doors.gateway.relay import Relay
 
 _TOKEN = "evalve-"
-_ADDRESS = re.compile(rf"http://(?:127\.0\.0\.1|localhost):\d+/t/{_TOKEN}")
+_ADDRESS = re.compile(rf"http://(?:127\.0\.0\.1|localhost):(\d+)/t/{_TOKEN}")
+
+PORTS: set[int] = set()
+"""Where gateways of this process listen."""
 
 
-def is_gateway_address(url: str) -> bool:
-    """Whether a call is on its way to a gateway, of this process or another, which sees to it."""
-    return _ADDRESS.match(url) is not None
+def is_own_gateway(url: str) -> bool:
+    """Whether a call is on its way to a gateway of this process, and will come to the same gate there.
+
+    Another process's gateway is a server like any other: what is called there is counted here too.
+    """
+    found = _ADDRESS.match(url)
+    return found is not None and int(found[1]) in PORTS
 
 
 @dataclass(eq=False, slots=True)

@@ -7,6 +7,7 @@ client that asks the same again, because its own patience ended, gets the call t
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
@@ -19,6 +20,7 @@ from evalve.gate.doors.gateway import words
 from evalve.gate.doors.transport import GateLike
 from evalve.gate.messages import Call, Reply, Request, Sender, SendError, StreamedReply, Withheld
 
+_LOG = logging.getLogger(__name__)
 _UNSERVED = (MissingKey, LocalUnavailable)
 
 
@@ -64,6 +66,12 @@ class Relay:
     def is_over(self) -> bool:
         return self.task.done()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is finally answered with an error."""
+        head = self.head
+        return head.done() and not head.cancelled() and head.exception() is None and head.result().is_failure
+
     def abandon(self) -> None:
         """Nobody will read it: what is sent is read to its end, and nothing more is sent."""
         self._sender.is_abandoned = True
@@ -83,6 +91,8 @@ class Relay:
             await self._news.wait()
         if self._broken is not None:
             raise self._broken
+        if self.task.cancelled():
+            raise SendError("the call was ended", reached=True)
 
     async def _run(self) -> None:
         try:
@@ -94,6 +104,12 @@ class Relay:
             self._failed(error)
         except _UNSERVED as error:
             self._failed(Withheld(str(error)))
+        except Exception as error:  # the boundary of one call: it is told where the call is awaited
+            if self.head.done():
+                _LOG.exception("a stream broke off by a mistake of the gate")
+                self._broken = SendError(str(error), reached=True)
+            else:
+                self.head.set_exception(error)
         finally:
             if not self.head.done():
                 self.head.cancel()

@@ -16,8 +16,8 @@ from evalve.contracts import SampleContext
 from evalve.errors import OptionError
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.gateway import words
-from evalve.gate.doors.gateway.delivery import Delivery, Patience
-from evalve.gate.doors.gateway.leases import Holder, Leases, calling_from_outside
+from evalve.gate.doors.gateway.delivery import Delivery, Patience, Stopped
+from evalve.gate.doors.gateway.leases import PORTS, Holder, Leases, calling_from_outside
 from evalve.gate.doors.gateway.outgoing import (
     SAMPLE_HEADER,
     keys_in,
@@ -100,8 +100,10 @@ class GatewayServer:
             raise OptionError(f"the gateway cannot have port {port}: {error}") from error
         self.port = self._runner.addresses[0][1]
         self._hosts = frozenset(f"{host}:{self.port}" for host in (HOST, "localhost"))
+        PORTS.add(self.port)
 
     async def close(self) -> None:
+        PORTS.discard(self.port)
         await cancel(self._underway.relays)
         if self._runner is not None:
             await self._runner.cleanup()
@@ -113,6 +115,8 @@ class GatewayServer:
             self._refuse_foreigners(request)
             asked = self._asked(request)
             return await self._answered(request, asked)
+        except ConnectionError:
+            return web.Response()  # for nobody: the client has gone
         except Refused as refusal:
             return _error(request, refusal.status, str(refusal))
         except web.HTTPRequestEntityTooLarge:
@@ -207,11 +211,12 @@ class GatewayServer:
         if relay is None:
             relay = Relay(self._gate, outgoing, call, sender, sample)
             self._underway.add(key, relay, holder)
+        delivery = Delivery(request, outgoing, call, relay, self._patience)
         try:
-            return await Delivery(request, outgoing, call, relay, self._patience).done()
+            return await delivery.done()
+        except Stopped:
+            raise Refused(503, "the run has stopped, and its calls with it") from None
         except (asyncio.CancelledError, ConnectionError):
-            if relay.head.cancelled():  # it is the call that was ended
-                raise Refused(503, "the run has stopped, and its calls with it") from None
             self._underway.client_gone(key, relay)
             raise
 

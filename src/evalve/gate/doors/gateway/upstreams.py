@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from evalve.errors import OptionError
 from evalve.gate.doors.naming import LOCAL_URL
-from evalve.secrecy import Secret
+from evalve.secrecy import Secret, without_credentials
 
 LOCAL = "local"
 
@@ -123,7 +123,10 @@ def _filled_in(text: str, environ: Mapping[str, str]) -> str:
 def _checked(name: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OptionError(f"the address of {name!r} must begin with http:// or https:// and a host")
+        raise OptionError(
+            f"the address of {name!r} must begin with http:// or https:// and a host;"
+            f" got {without_credentials(url)!r}"
+        )
     return url.rstrip("/")
 
 

@@ -30,7 +30,7 @@ class Underway:
         def ended(task: asyncio.Task[None]) -> None:
             self.relays.discard(relay)
             holder.relays.discard(relay)
-            if not task.cancelled() and not relay.head.cancelled() and relay.head.result().is_failure:
+            if relay.has_failed:
                 self._hold(key, relay, FAILS_AGAIN_S)
 
         relay.task.add_done_callback(ended)
@@ -40,13 +40,13 @@ class Underway:
         relay = self._adoptable.get(key)
         if relay is None or relay.head.cancelled():
             return None
-        if not (relay.is_over and relay.head.result().is_failure):
+        if not relay.has_failed:
             del self._adoptable[key]  # two who ask the same get two answers
         return relay
 
     def client_gone(self, key: Hashable, relay: Relay) -> None:
         """Another may take its place for a while; then what is not sent yet is given up."""
-        if relay.head.cancelled() or (relay.is_over and relay.head.result().is_failure):
+        if relay.head.cancelled() or relay.has_failed:
             return
         self._hold(key, relay, ANSWER_IS_HELD_S)
 

@@ -9,6 +9,16 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import (
+    Events,
+    Failure,
+    FailureKind,
+    encoded,
+    pieces_of,
+    rfc3339,
+    rfc3339_exact,
+    told_to_wait,
+)
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -23,16 +33,6 @@ from evalve.simulator.habits import RetryAfter, Statement, per_time
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import (
-    Events,
-    Failure,
-    FailureKind,
-    encoded,
-    pieces_of,
-    rfc3339,
-    rfc3339_exact,
-    told_to_wait,
-)
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 _FAILURES: dict[FailureKind, tuple[int, str, str]] = {
@@ -194,7 +194,7 @@ def _three(name: str, stated: list[Statement], epoch_s: float, *, rounded_to: in
         remaining = round(left / rounded_to) * rounded_to
     prefix = f"anthropic-ratelimit-{name}"
     return {
-        f"{prefix}-limit": str(round(sum(said.limit for said in stated))),
+        f"{prefix}-limit": str(max(1, round(sum(said.limit for said in stated)))),
         f"{prefix}-remaining": str(remaining),
         f"{prefix}-reset": rfc3339(math.ceil(full_s)) if is_coarse else rfc3339_exact(full_s),
     }
@@ -213,11 +213,16 @@ def _envelope(ask: Ask, usage: InputUsage, call_id: str, *, output_tokens: int) 
     }
 
 
-def _usage(usage: InputUsage, output_tokens: int) -> dict[str, int]:
+def _usage(usage: InputUsage, output_tokens: int) -> dict[str, Any]:
+    minutes = usage.written_tokens - usage.hour_tokens
     return {
         "input_tokens": usage.fresh_tokens,
         "cache_creation_input_tokens": usage.written_tokens,
         "cache_read_input_tokens": usage.read_tokens,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": minutes,
+            "ephemeral_1h_input_tokens": usage.hour_tokens,
+        },
         "output_tokens": output_tokens,
     }
 

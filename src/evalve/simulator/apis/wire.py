@@ -39,6 +39,7 @@ class Events:
     opening: bytes
     pieces: list[bytes]
     closing: bytes
+    content_type: str = "text/event-stream; charset=utf-8"
 
 
 class Api(Protocol):

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, unquote
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 from evalve.simulator.asks import Ask, BadRequest, ForcedTool, mapping_at, optional_count, tool_definitions
 from evalve.simulator.habits import RetryAfter, Statement
 from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.tokens import ATTACHMENT_BYTES, BYTES_PER_TOKEN, Part, structure_part, text_bytes
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
 _PATH = re.compile(
     r"(?:/v1(?:beta|alpha)?)?/models/(?P<model>[^/:]+):"
@@ -42,8 +42,9 @@ def gemini_api(path: str, query: str) -> GeminiApi | None:
     found = _PATH.fullmatch(path)
     if found is None:
         return None
-    keys = parse_qs(query).get("key", [""])
-    return GeminiApi(unquote(found["model"]), verb=found["verb"], key=keys[0])
+    asked = parse_qs(query)
+    is_sse, key = asked.get("alt") == ["sse"], asked.get("key", [""])[0]
+    return GeminiApi(unquote(found["model"]), verb=found["verb"], key=key, is_sse=is_sse)
 
 
 class GeminiApi:
@@ -52,11 +53,12 @@ class GeminiApi:
     request_id_header = "x-request-id"
     request_id_in_errors = False
 
-    def __init__(self, model: str, *, verb: str, key: str) -> None:
+    def __init__(self, model: str, *, verb: str, key: str, is_sse: bool = True) -> None:
         self.counts = verb == "countTokens"
         self._model = model
         self._streams = verb == "streamGenerateContent"
         self._key = key
+        self._is_sse = is_sse
 
     def key(self, headers: Mapping[str, str]) -> str:
         return headers.get("x-goog-api-key", "") or self._key
@@ -120,18 +122,22 @@ class GeminiApi:
     def events(
         self, ask: Ask, output: Output, usage: InputUsage, call_id: str, *, chunk_tokens: int
     ) -> Events:
-        """There is nothing before the first piece, and the last one says why it is the last."""
+        """The last piece says why it is the last. Without `alt=sse` the pieces are those of a JSON array."""
         characters = chunk_tokens * BYTES_PER_TOKEN
         thoughts = pieces_of(output.reasoning, characters) if _shows_thoughts(ask) else []
         parts = [_thought(piece) for piece in thoughts]
         parts += [{"text": piece} for piece in pieces_of(output.text, characters)]
-        pieces = [_event(_answer(ask, call_id, [part])) for part in parts]
+        pieces = [_answer(ask, call_id, [part]) for part in parts]
         calls = _calls(output)
-        closing = _event(_answer(ask, call_id, calls or [{"text": ""}], output, usage))
-        return Events(opening=b"", pieces=pieces, closing=closing)
+        closing = _answer(ask, call_id, calls or [{"text": ""}], output, usage)
+        if self._is_sse:
+            return Events(b"", [_event(piece) for piece in pieces], _event(closing))
+        items = [encoded(piece) + b",\r\n" for piece in pieces]
+        return Events(b"[", items, encoded(closing) + b"]", content_type="application/json; charset=UTF-8")
 
     def error_event(self) -> bytes:
-        return _event(_error(503, "UNAVAILABLE", "The service is currently unavailable."))
+        error = _error(503, "UNAVAILABLE", "The service is currently unavailable.")
+        return _event(error) if self._is_sse else encoded(error) + b"]"
 
 
 def _shows_thoughts(ask: Ask) -> bool:

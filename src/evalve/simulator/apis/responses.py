@@ -8,6 +8,9 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.openai import CREATED, OpenAIApi
+from evalve.simulator.apis.responses_events import events_of, named_event
+from evalve.simulator.apis.wire import Events
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -17,10 +20,9 @@ from evalve.simulator.asks import (
     required_text,
     tool_definitions,
 )
-from evalve.simulator.openai_api import CREATED, OpenAIApi
-from evalve.simulator.responses_events import events_of, named_event
+from evalve.simulator.conversations import Tool, tools_of
+from evalve.simulator.scripts import ToolCall
 from evalve.simulator.tokens import Part, content_parts, structure_part
-from evalve.simulator.wire import Events
 
 _MOST_STORED = 10_000
 
@@ -64,7 +66,7 @@ class ResponsesApi(OpenAIApi):
         return self._stored[previous][0]
 
     def whole(self, ask: Ask, output: Output, usage: InputUsage, call_id: str) -> dict[str, Any]:
-        items = _output_items(output, call_id)
+        items = _output_items(output, call_id, {tool.name: tool for tool in reversed(tools_of(ask.body))})
         is_cut = output.stop == "length"
         response = {
             **_response(ask, call_id),
@@ -166,7 +168,7 @@ def _response(ask: Ask, call_id: str) -> dict[str, Any]:
     }
 
 
-def _output_items(output: Output, call_id: str) -> list[dict[str, Any]]:
+def _output_items(output: Output, call_id: str, tools: Mapping[str, Tool]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     status = "incomplete" if output.stop == "length" else "completed"
     if output.reasoning:
@@ -184,17 +186,23 @@ def _output_items(output: Output, call_id: str) -> list[dict[str, Any]]:
             }
         )
     for place, call in enumerate(output.tool_calls):
-        items.append(
-            {
-                "type": "function_call",
-                "id": f"fc_{call_id}_{place}",
-                "call_id": f"call_{call_id}_{place}",
-                "name": call.name,
-                "arguments": json.dumps(dict(call.arguments)),
-                "status": "completed",
-            }
-        )
+        items.append(_call_item(call, f"{call_id}_{place}", tools.get(call.name, Tool(call.name))))
     return items
+
+
+def _call_item(call: ToolCall, identity: str, tool: Tool) -> dict[str, Any]:
+    item: dict[str, Any] = {"call_id": f"call_{identity}", "name": call.name, "status": "completed"}
+    if tool.namespace is not None:
+        item["namespace"] = tool.namespace
+    if tool.is_custom:
+        text = str(call.arguments.get("input", ""))
+        return {"type": "custom_tool_call", "id": f"ctc_{identity}", **item, "input": text}
+    return {
+        "type": "function_call",
+        "id": f"fc_{identity}",
+        **item,
+        "arguments": json.dumps(dict(call.arguments)),
+    }
 
 
 def _usage(output: Output, usage: InputUsage) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evalve.simulator.apis.wire import Events, encoded, pieces_of
 from evalve.simulator.tokens import BYTES_PER_TOKEN
-from evalve.simulator.wire import Events, encoded, pieces_of
 
 
 def events_of(empty: Mapping[str, Any], whole: Mapping[str, Any], chunk_tokens: int) -> Events:
@@ -52,6 +52,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "message": {"content": []},
     "reasoning": {"summary": []},
     "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
 }
 
 
@@ -80,7 +81,11 @@ def _summary_events(
 def _call_events(
     place: Mapping[str, Any], call: Mapping[str, Any], characters: int
 ) -> Iterator[dict[str, Any]]:
-    for piece in pieces_of(call["arguments"], characters):
-        yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
-    done = {"name": call["name"], "arguments": call["arguments"]}
-    yield {"type": "response.function_call_arguments.done", **place, **done}
+    is_custom = call["type"] == "custom_tool_call"
+    kind, what = (
+        ("custom_tool_call_input", "input") if is_custom else ("function_call_arguments", "arguments")
+    )
+    for piece in pieces_of(call[what], characters):
+        yield {"type": f"response.{kind}.delta", **place, "delta": piece}
+    named = {} if is_custom else {"name": call["name"]}
+    yield {"type": f"response.{kind}.done", **place, **named, what: call[what]}

@@ -10,6 +10,7 @@ from typing import Any
 
 from evalve.simulator.accounts import InputUsage
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 from evalve.simulator.asks import (
     Ask,
     BadRequest,
@@ -25,7 +26,6 @@ from evalve.simulator.limits import Dimension
 from evalve.simulator.provider import Refusal
 from evalve.simulator.scripts import ToolCall
 from evalve.simulator.tokens import BYTES_PER_TOKEN, Part, content_parts, structure_part
-from evalve.simulator.wire import Events, Failure, FailureKind, encoded, pieces_of, told_to_wait
 
 _STOPS = {"end": "stop", "length": "length", "tool": "tool_calls"}
 _FAILURES: dict[FailureKind, tuple[int, str, str | None, str]] = {
@@ -48,7 +48,7 @@ class OpenAIApi:
     request_id_in_errors = False
 
     def key(self, headers: Mapping[str, str]) -> str:
-        return headers.get("authorization", "").removeprefix("Bearer ")
+        return headers.get("authorization", "").removeprefix("Bearer ") or headers.get("api-key", "")
 
     def read(self, body: Mapping[str, Any], digest: int) -> Ask:
         model = required_text(body, "model")
@@ -79,7 +79,7 @@ class OpenAIApi:
         for dimension in _DIMENSIONS:
             said = stated.get(dimension)
             if said is not None:
-                headers[f"x-ratelimit-limit-{dimension}"] = str(round(said.limit))
+                headers[f"x-ratelimit-limit-{dimension}"] = str(max(1, round(said.limit)))
                 headers[f"x-ratelimit-remaining-{dimension}"] = str(int(said.remaining + 1e-6))
                 headers[f"x-ratelimit-reset-{dimension}"] = go_duration(said.full_in_s)
         return headers

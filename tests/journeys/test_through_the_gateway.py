@@ -83,6 +83,14 @@ def calls_of(project: Project) -> list[int]:
         return [(record.calls or {}).get("requests", 0) for record in store.records(evaluation)]
 
 
+def waits(project: Project) -> bool:
+    """Whether a sample waits for limits, as the run tells; one that is sync blocks the loop that tells."""
+    if "waiting: 1 for" in project.read("err"):
+        return True
+    with closing(open_store(project.folder / ".evalve/evalve.db", create=False)) as store:
+        return any(progress.waiting.get("limits") for progress in store.live("waits"))
+
+
 def test_sdk_code_as_printed_is_gated_and_counted_for_each_sample(
     project: Project, provider: Simulator
 ) -> None:
@@ -177,8 +185,9 @@ def test_what_passes_the_gate_by_itself_is_not_counted_twice(project: Project, p
     assert len({scope["host"] for scope in limits["scopes"]}) <= 1  # none is the gateway's own
 
 
+@pytest.mark.parametrize("engine", ["auto", "processes"])
 def test_a_program_that_a_sample_starts_calls_with_a_token_alone(
-    project: Project, provider: Simulator
+    project: Project, provider: Simulator, engine: str
 ) -> None:
     project.write(
         "agent.py",
@@ -211,7 +220,7 @@ def test_a_program_that_a_sample_starts_calls_with_a_token_alone(
         """,
     )
 
-    ended = project.pytest("eval_agent.py", **at(provider, project.folder))
+    ended = project.pytest("eval_agent.py", "--engine", engine, **at(provider, project.folder))
 
     assert ended.outcomes == {"passed": 1}, ended.all
     assert project.values() == {"eval_agent": [True] * 4}
@@ -229,6 +238,46 @@ def test_a_budget_stops_the_run(project: Project, provider: Simulator) -> None:
     assert ended.code == 2, ended.all
     assert "budget" in ended.all
     assert 0 < provider.stats.completed < 12
+
+
+@pytest.mark.parametrize("code", [AS_PRINTED, SYNC], ids=["async", "sync"])
+def test_ctrl_c_ends_calls_that_wait_for_limits_at_once_and_the_run_goes_on_later(
+    project: Project, provider: Simulator, code: str
+) -> None:
+    project.write("eval_waits.py", code)
+    hourly = {f"EVALVE_LIMITS_{name}_RPM": "0.02" for name in ("OPENAI", "ANTHROPIC")}
+    asked = ("-m", "pytest", "eval_waits.py", "--gateway", "--experiment", "waits")
+    with project.started(*asked, **at(provider, project.folder, **hourly)) as running:
+        running.wait_until(lambda: provider.stats.completed > 0 and waits(project), "call that waits")
+        running.interrupt()
+        ended = running.end()
+    assert ended.code == 2, ended.all
+
+    rest = project.pytest(
+        "eval_waits.py", "--gateway", "--experiment", "waits", **at(provider, project.folder / "anew")
+    )
+
+    assert rest.outcomes == {"passed": 1}, rest.all
+    assert provider.stats.completed == len(calls_of(project))
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"OPENAI_BASE_URL": "localhost:1"}, "the address of 'openai' must begin with http"),
+        ({"EVALVE_CACHE_SIZE": "large"}, "EVALVE_CACHE_SIZE: needs a size"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_told_before_anything_is_imported(
+    project: Project, provider: Simulator, variables: dict[str, str], told: str
+) -> None:
+    project.write("eval_sync.py", SYNC)
+
+    ended = project.pytest("eval_sync.py", "--gateway", **{**at(provider, project.folder), **variables})
+
+    assert ended.code == 4
+    assert told in ended.err
+    assert "Traceback" not in ended.all
 
 
 def test_the_command_serves_until_it_is_interrupted(project: Project, provider: Simulator) -> None:
