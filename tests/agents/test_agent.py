@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_services import Bench
-from evalve.agents.spec import AgentRun, AgentTask
+from evalve.agents.spec import AgentTask
 from evalve.contracts import SAMPLE, Admitted, CallLog, GatewayLease, SampleContext, Tally
 from evalve.errors import AgentError, OptionError
 from evalve.host.admission import MemoryAdmission, Wait
@@ -305,6 +305,32 @@ async def test_another_package_registers_an_agent(
     assert os.fspath(package) in sys.path
 
 
+async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_next_is_expected_to_take(
+    bench: Bench,
+) -> None:
+    admission = MemoryAdmission(HostReading)
+
+    class OneMachine(Machine):
+        def admission(self, kind: str, wait: Wait) -> AbstractAsyncContextManager[Admitted]:
+            return admission.admission(kind, wait)
+
+    token = SAMPLE.set(SampleContext("x", "eval", "s1", 0, 1, host=OneMachine()))
+    try:
+        run = await bench.agent(
+            "command",
+            command=[
+                sys.executable,
+                "-c",
+                "held = bytearray(80 << 20); import time; time.sleep(1.5); print('done')",
+            ],
+        )("x", bench.workspace)
+    finally:
+        SAMPLE.reset(token)
+
+    assert run.peak_memory_bytes > 80 << 20
+    assert admission.expected_bytes("command") == int(1.2 * run.peak_memory_bytes)
+
+
 async def test_a_prompt_in_any_language_arrives_as_it_is(bench: Bench) -> None:
     prompt = "Wie groß ist 東京? 🗼 'quoted' \"twice\" $HOME `id`\nsecond line"
     run = await bench.agent("command", command=["printf", "%s", "{prompt}"], answer="whole")(
@@ -321,29 +347,3 @@ async def test_a_prompt_that_no_program_takes_is_told(bench: Bench) -> None:
     with pytest.raises(AgentError, match="embedded null byte") as raised:
         await bench.shell("echo $1")("a\0b", bench.workspace)
     assert raised.value.failure_class == "code"
-
-
-async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_next_is_expected_to_take(
-    bench: Bench,
-) -> None:
-    admission = MemoryAdmission(HostReading)
-
-    class OneMachine(Machine):
-        def admission(self, kind: str, wait: Wait) -> AbstractAsyncContextManager[Admitted]:
-            return admission.admission(kind, wait)
-
-    token = SAMPLE.set(SampleContext("x", "eval", "s1", 0, 1, host=OneMachine()))
-    run: object
-    try:
-        run = await bench.agent(
-            "command",
-            command=[sys.executable, "-c", "held = bytearray(80 << 20); import time; time.sleep(1.5)"],
-        )("x", bench.workspace)
-    except AgentError as error:  # it says nothing, which is no answer
-        run = error.run
-    finally:
-        SAMPLE.reset(token)
-
-    assert isinstance(run, AgentRun)
-    assert run.peak_memory_bytes > 80 << 20
-    assert admission.expected_bytes("command") == int(1.2 * run.peak_memory_bytes)

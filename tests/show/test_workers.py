@@ -64,3 +64,12 @@ def test_ids_that_would_move_the_cursor_are_made_visible() -> None:
     (line,) = worker_lines(tally, now_s=1.0, style=Style())
 
     assert "\x1b" not in line
+
+
+def test_of_many_the_oldest_are_shown() -> None:
+    tally = Tally("x", "eval_docs", started_s=0.0)
+    tally.running = {n: RunningSample(f"s{n}", 0, 0.0, lambda: "") for n in range(25)}
+
+    lines = worker_lines(tally, now_s=1.0, style=Style())
+
+    assert (len(lines), lines[0].split()[0], lines[-1]) == (21, "s0", "  + 5 more")

@@ -32,6 +32,7 @@ MOST_LINES = 5
 QUIET_S = 2.0
 """A log hears nothing of runs shorter than this, nor two milestones within it."""
 REMINDER_S = 30.0
+REMINDER_OF_AGENTS_S = 5.0
 
 
 def make_progress(
@@ -46,6 +47,7 @@ def make_progress(
 
     With `every_sample` a log has a line for each, because they take minutes; it says how many run at once.
     """
+    workers = mode == "workers"
     kind = choose(mode, tty=_is_terminal(stream_fd), notebook=in_notebook(), environ=environ)
     unicode = speaks_unicode(environ)
     view: View
@@ -55,11 +57,11 @@ def make_progress(
         return SilentProgress()
     elif kind == "terminal":
         style = Style(unicode=unicode, colour=not environ.get("NO_COLOR"))
-        view = TerminalView(stream_fd, style, workers=mode == "workers")
-    elif every_sample is not None and mode != "workers":
+        view = TerminalView(stream_fd, style, workers=workers)
+    elif every_sample is not None and not workers:
         view = SampleLinesView(stream_fd, every_sample, unicode=unicode)
     else:
-        view = PlainView(stream_fd, unicode=unicode, workers=mode == "workers")
+        view = PlainView(stream_fd, unicode=unicode, workers=workers)
     return LiveProgress(view, now_s=now_s)
 
 
@@ -125,8 +127,6 @@ class TerminalView:
         columns, rows = self._area.size()
         # one column stays free, for the cursor; one row, for the line that the cursor is on
         lines = self._lines(running, now_s, columns - 1)
-        if self._workers:
-            lines += self._worker_lines(running, now_s, columns - 1, rows - 1 - len(lines))
         self._area.show(lines[: rows - 1])
 
     def note(self, text: str) -> None:
@@ -141,8 +141,9 @@ class TerminalView:
 
     def _lines(self, running: Sequence[Watched], now_s: float, width: int) -> list[str]:
         usage = self._meter.read(now_s)
-        lines = [
-            status_line(
+        lines = []
+        for place, watched in enumerate(running[:MOST_LINES]):
+            line = status_line(
                 watched.tally,
                 now_s=now_s,
                 width=width,
@@ -151,20 +152,11 @@ class TerminalView:
                 usage=usage if place == 0 else None,
                 style=self._style,
             )
-            for place, watched in enumerate(running[:MOST_LINES])
-        ]
+            lines.append(line)
+            if self._workers:
+                lines += worker_lines(watched.tally, now_s=now_s, style=self._style, width=width)
         if len(running) > MOST_LINES:
             lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
-        return lines
-
-    def _worker_lines(self, running: Sequence[Watched], now_s: float, width: int, room: int) -> list[str]:
-        lines = [
-            line
-            for watched in running
-            for line in worker_lines(watched.tally, now_s=now_s, style=self._style, width=width)
-        ]
-        if len(lines) > room > 0:
-            lines = [*lines[: room - 1], shortened(f"  + {len(lines) - room + 1} more", width, self._style)]
         return lines
 
 
@@ -176,8 +168,8 @@ class PlainView:
     def __init__(self, fd: int, *, unicode: bool = True, workers: bool = False) -> None:
         """With `workers`, each line is followed by one for each running sample."""
         self._fd: int | None = fd
-        self._encoding = "utf-8" if unicode else "ascii"
         self._workers = workers
+        self._encoding = "utf-8" if unicode else "ascii"
 
     def open(self) -> None:
         """Nothing: a log has no room to make."""
@@ -185,7 +177,9 @@ class PlainView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         for watched in running:
             quarters = _quarters(watched.tally)
-            if is_worth_a_line(watched, quarters, now_s):
+            if is_worth_a_line(
+                watched, quarters, now_s, REMINDER_OF_AGENTS_S if self._workers else REMINDER_S
+            ):
                 watched.spoken_s, watched.milestone = now_s, quarters
                 self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
                 for line in self._worker_lines(watched.tally, now_s):
@@ -249,12 +243,12 @@ def _running_with(workers: str) -> str:
     return f"Running concurrent evaluation with {workers} workers"
 
 
-def is_worth_a_line(watched: Watched, quarters: int, now_s: float) -> bool:
+def is_worth_a_line(watched: Watched, quarters: int, now_s: float, reminder_s: float = REMINDER_S) -> bool:
     """A quarter was passed a while after the last line, or it has been silent for long."""
     silent_s = now_s - watched.spoken_s
     # the last quarter is told when the evaluation has ended
     passed = watched.milestone < quarters < 4
-    return silent_s >= REMINDER_S or (passed and silent_s >= QUIET_S)
+    return silent_s >= reminder_s or (passed and silent_s >= QUIET_S)
 
 
 def _quarters(tally: Tally) -> int:

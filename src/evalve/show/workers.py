@@ -10,12 +10,15 @@ from evalve.show.status_line import Style, columns, duration, shortened
 from evalve.show.tables import visible
 
 LONGEST_ID = 32
+MOST_SAMPLES = 20
 
 
 def worker_lines(tally: Tally, *, now_s: float, style: Style, width: int | None = None) -> list[str]:
     """The longest running first. `width` is the terminal's; `None` for a log, where lines may be long."""
     # `list` at once: the runner's thread adds and removes while another one shows
-    running = list(tally.running.values())
+    running, left_out = list(tally.running.values()), 0
+    if len(running) > MOST_SAMPLES:
+        running, left_out = running[:MOST_SAMPLES], len(running) - MOST_SAMPLES
     agents = {agent.sample_id: agent for agent in list(tally.agents.values())}
     names = [shortened(visible(_name(one)), LONGEST_ID, style) for one in running]
     longest = max(map(columns, names), default=0)
@@ -23,6 +26,8 @@ def worker_lines(tally: Tally, *, now_s: float, style: Style, width: int | None 
     for one, name in zip(running, names, strict=True):
         told = "  ".join(_told(one, agents.get(one.sample_id), now_s))
         lines.append(f"  {name}{' ' * (longest - columns(name))}  {told}")
+    if left_out:
+        lines.append(f"  + {left_out} more")
     return lines if width is None else [shortened(line, width, style) for line in lines]
 
 
