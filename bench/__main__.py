@@ -29,6 +29,7 @@ BENCHMARKS = (
     "other_client",
     "cpu_per_call",
     "gateway",
+    "agents",
     "traces",
     "faults",
     "kill_and_resume",
