@@ -32,7 +32,7 @@ MOST_LINES = 5
 QUIET_S = 2.0
 """A log hears nothing of runs shorter than this, nor two milestones within it."""
 REMINDER_S = 30.0
-REMINDER_OF_AGENTS_S = 5.0
+REMINDER_OF_WORKERS_S = 5.0
 
 
 def make_progress(
@@ -178,7 +178,7 @@ class PlainView:
         for watched in running:
             quarters = _quarters(watched.tally)
             if is_worth_a_line(
-                watched, quarters, now_s, REMINDER_OF_AGENTS_S if self._workers else REMINDER_S
+                watched, quarters, now_s, REMINDER_OF_WORKERS_S if self._workers else REMINDER_S
             ):
                 watched.spoken_s, watched.milestone = now_s, quarters
                 self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
