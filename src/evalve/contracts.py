@@ -67,6 +67,8 @@ class EvaluationInfo:
     """Samples whose function called `pytest.skip`: recorded, neither done nor failed."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many failed, by failure class; classes without any are left out."""
+    last_run: str | None = None
+    """How its latest run ended (`RunInfo.status`); `None` where there was none."""
 
 
 @dataclass(frozen=True, slots=True)

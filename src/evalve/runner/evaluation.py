@@ -23,6 +23,7 @@ from evalve.contracts import (
     Engine,
     EngineFor,
     EvaluationInfo,
+    EvaluationSpec,
     Progress,
     Rows,
     RunInfo,
@@ -32,7 +33,7 @@ from evalve.contracts import (
     Strategy,
     Tally,
 )
-from evalve.errors import ExperimentChanged
+from evalve.errors import DatasetError, ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.commits import Commits
@@ -86,17 +87,23 @@ async def run_evaluation(
     `give_up` ends the process, in whatever thread, where a run that was cancelled cannot be ended.
     """
     carry_samples_into_threads()
-    await _refuse_changes(evaluation, store, tell=progress.note)
+    spec, asked = evaluation.spec, evaluation.options
+    before = await store.evaluation(spec.experiment, spec.key)
+    if before is not None and not asked.fresh and not asked.accept_changes:
+        _refuse_changes(spec, before, tell=progress.note)
     strategy = _strategy(evaluation)
     async with _opened(evaluation.rows) as rows:
         with closing(engine_for(evaluation, strategy)) as engine:
             await engine.start()
-            if evaluation.options.fresh:  # not before whoever may refuse to run it
-                store.forget(evaluation.spec.experiment, evaluation.spec.key)
-            evaluation_id = await store.open_evaluation(evaluation.spec)
+            if asked.fresh:  # not before whoever may refuse to run it
+                store.forget(spec.experiment, spec.key)
+                before = None
+            evaluation_id = await store.open_evaluation(spec)
             journey = _Journey(
                 evaluation, evaluation_id, rows, store, strategy, engine, calls, git_commit, secrets
             )
+            if before is not None and before.spec == spec and await _has_nothing_left(journey, store, before):
+                return await _judged(evaluation, journey, store, before, begun=False)
             tally = journey.tally
             await store.begin_run(journey.run, total=journey.plan.total)
             progress.started(tally)
@@ -109,7 +116,28 @@ async def run_evaluation(
             finally:
                 progress.finished(tally)
         await _leave_out_removed(journey, store)
-    return await _judged(evaluation, journey, store)
+    return await _judged(evaluation, journey, store, before)
+
+
+async def _has_nothing_left(journey: _Journey, store: RunningStore, before: EvaluationInfo) -> bool:
+    """Whether a small dataset in memory is recorded as it is, by a run that is complete.
+
+    Then no run is begun, and none is recorded: a project of a thousand evaluations that are done has only
+    to read them.
+    """
+    plan, rows = journey.plan, journey.rows
+    if before.last_run != "complete" or before.failed or not plan.reads_at_once:
+        return False
+    with suppress(DatasetError):  # a row that cannot be used: the run comes to it too, and tells
+        await plan.refill(1)
+    journey.tally.total, journey.tally.skipped = plan.total, plan.skipped
+    return (
+        plan.is_over
+        and not plan.has_moved
+        and plan.total == before.total
+        and plan.skipped == sum(await store.counts(before.id))
+        and rows.size() == plan.rows_read
+    )
 
 
 class _Journey:
@@ -319,20 +347,30 @@ async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:
             await store.leave_out(evaluation_id, removed)
 
 
-async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) -> Outcome:
+async def _judged(
+    evaluation: Runnable,
+    journey: _Journey,
+    store: RunningStore,
+    before: EvaluationInfo | None,
+    *,
+    begun: bool = True,
+) -> Outcome:
     evaluation_id = journey.run.evaluation_id
-    before = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
     metrics = await _metrics(store, evaluation_id, before)
     interrupted = journey.turns.stopping
-    total = journey.plan.total
-    counts = await store.counts(evaluation_id)
-    if total is not None:
-        total = max(total, sum(counts))  # an earlier run may have gone further
-    # what was in flight may have been the last
-    is_complete = not interrupted or counts.done + counts.skipped == total
-    run = journey.ended("complete" if is_complete else "interrupted")
-    await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
-    info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    info = before
+    if begun:
+        total = journey.plan.total
+        counts = await store.counts(evaluation_id)
+        if total is not None:
+            total = max(total, sum(counts))  # an earlier run may have gone further
+        # what was in flight may have been the last
+        is_complete = not interrupted or counts.done + counts.skipped == total
+        run = journey.ended("complete" if is_complete else "interrupted")
+        await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
+        info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    else:
+        run = journey.ended("complete")
     assert info is not None
     return Outcome(
         info=info,
@@ -357,13 +395,9 @@ async def _metrics(
     return summary.values(before.metrics if before is not None else ())
 
 
-async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Callable[[str], None]) -> None:
+def _refuse_changes(spec: EvaluationSpec, before: EvaluationInfo, *, tell: Callable[[str], None]) -> None:
     """Stop where the stored samples came from another function than the one at hand."""
-    asked, spec = evaluation.options, evaluation.spec
-    if asked.fresh or asked.accept_changes:
-        return
-    before = await store.evaluation(spec.experiment, spec.key)
-    if before is None or before.done + before.skipped == 0:
+    if before.done + before.skipped == 0:
         return  # what failed runs again anyway
     if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
         tell(

@@ -41,6 +41,8 @@ class Plan:
         self.skipped = 0
         self.failed_before = 0
         self.rows_changed = 0
+        self.has_moved = False
+        """Whether recorded samples have got other places."""
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -63,6 +65,11 @@ class Plan:
     def waiting(self) -> int:
         """How many attempts have been read and not taken."""
         return len(self._queue) + len(self._heap)
+
+    @property
+    def reads_at_once(self) -> bool:
+        """Whether the rows are in memory, and so few that one reading gets them all."""
+        return (self._rows.size() or CHUNK_IN_MEMORY) < CHUNK_IN_MEMORY
 
     @property
     def is_over(self) -> bool:
@@ -125,6 +132,7 @@ class Plan:
                     self.skipped += 1
             self.rows_changed += has_changed
         if moved:
+            self.has_moved = True
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
         if self._longest_first:
             await self._admit_by_duration(attempts)
