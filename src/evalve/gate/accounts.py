@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
 from evalve.gate.budget import Budget
+
+_FIGURES = tuple(figure.name for figure in fields(CallLog) if figure.name != "ordinals")
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -61,9 +63,7 @@ class Account:
 
     def totals(self) -> dict[str, Any]:
         with self.lock:
-            plain = asdict(self._total)
-        del plain["ordinals"]
-        return plain
+            return {name: getattr(self._total, name) for name in _FIGURES}
 
     def count_elsewhere(self, made: CallLog) -> None:
         """What calls of the run came to in another process."""
