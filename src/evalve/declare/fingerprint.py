@@ -20,7 +20,7 @@ from evalve.declare.bindings import Binding, FunctionNode, bare, bindings, names
 from evalve.declare.captured import captured_functions, is_beside, unwrapped
 from evalve.secrecy import without_keys
 
-METHOD = "3"
+METHOD = "4"
 """How the parts are made. Records made otherwise cannot be compared, and so are not called changed."""
 
 
