@@ -218,6 +218,7 @@ class FileDatabase:
             check_same_thread=False,
         )
         try:
+            connection.text_factory = _text
             connection.execute(f"PRAGMA synchronous = {self._sync}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -232,6 +233,11 @@ class FileDatabase:
 
     def _nothing_recorded(self) -> NotFound:
         return NotFound(f"{self.place}: nothing has been recorded here yet; run an evaluation, or say where")
+
+
+def _text(stored: bytes) -> str:
+    """Bytes that are no UTF-8 any more must not hide the other records."""
+    return stored.decode(errors="replace")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
