@@ -105,6 +105,10 @@ async def run_evaluation(
             if before is not None and before.spec == spec and await _has_nothing_left(journey, store, before):
                 return await _judged(evaluation, journey, store, before, begun=False)
             tally = journey.tally
+            if before is not None:
+                if asked.accept_changes or before.spec.fingerprint != spec.fingerprint:
+                    await store.forget_deaths(evaluation_id)  # what killed a process may be mended
+                journey.plan.deaths = await store.deaths(evaluation_id)
             await store.begin_run(journey.run, total=journey.plan.total)
             progress.started(tally)
             try:
@@ -114,8 +118,11 @@ async def run_evaluation(
                 await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
                 raise
             finally:
+                journey.in_flight.close()
                 progress.finished(tally)
         await _leave_out_removed(journey, store)
+        if journey.plan.deaths and not journey.samples.refused and not journey.turns.stopping:
+            await store.forget_deaths(evaluation_id)
     return await _judged(evaluation, journey, store, before)
 
 
@@ -192,7 +199,8 @@ class _Journey:
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
         self._commits = Commits(store, tally)
-        self._samples = SampleRunner(
+        self.in_flight = store.in_flight(self.run)
+        self.samples = SampleRunner(
             SampleSettings(
                 experiment=evaluation.spec.experiment,
                 evaluation=evaluation.spec.name,
@@ -210,8 +218,9 @@ class _Journey:
             retries=retry_policy(evaluation.retries),
             commits=self._commits,
             tally=tally,
+            in_flight=self.in_flight,
         )
-        self.turns = Turns(self.plan, self._samples.run, tally, owed=self._commits.owed)
+        self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
@@ -219,7 +228,7 @@ class _Journey:
             self.tally.notes.append(text)
             progress.note(text)
 
-        self._samples.tell = tell
+        self.samples.tell = tell
         self.tally.limit = getattr(self.strategy, "max_concurrency", None)
         tasks_before = asyncio.all_tasks()
         watch = getattr(self.strategy, "watch", None)
@@ -237,7 +246,7 @@ class _Journey:
                 if left := self.turns.left_behind:
                     samples = "1 sample was" if left == 1 else f"{left} samples were"
                     tell(f"{samples} left behind: cancelled, and still running after {LEAVE_AFTER_S:.0f} s")
-                left += self._samples.left_behind
+                left += self.samples.left_behind
                 if left or self.turns.was_cancelled or "timeout" in self.tally.failures:
                     await leave_the_rest(tasks_before)
         if self._calls is not None:
@@ -245,7 +254,7 @@ class _Journey:
 
     @property
     def first_error(self) -> BaseException | None:
-        return self._samples.first_error
+        return self.samples.first_error
 
     def ended(self, status: str) -> RunInfo:
         function = self._evaluation.spec.fingerprint
@@ -263,7 +272,7 @@ class _Journey:
 
     def _report(self) -> dict[str, Any]:
         tally = self.tally
-        started_s, ended_s = self._samples.first_start_s, self._commits.last_commit_s
+        started_s, ended_s = self.samples.first_start_s, self._commits.last_commit_s
         return {
             "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
             "ran": tally.done + tally.failed + tally.skipped_now,
@@ -330,6 +339,7 @@ def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) 
     """Save what there is, in a thread beside a loop that stands still, and give up."""
     if give_up is not None:
         with suppress(Exception):  # what is committed is safe, whatever becomes of the run's own line
+            journey.in_flight.close()
             asyncio.run(store.end_run(journey.ended("interrupted"), total=journey.plan.total, metrics=None))
         give_up()
 

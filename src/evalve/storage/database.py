@@ -16,6 +16,7 @@ from evalve.filesystems import journal_for, taking_turns, use_journal
 from evalve.storage import schema
 from evalve.storage.artefacts import Artefacts, FolderFiles, MemoryFiles
 from evalve.storage.explanations import BUSY_TIMEOUT_S, explained, sqlite_code
+from evalve.storage.in_flight import Flights
 
 _CACHE_KIB = 4096  # per connection; 8192 took 9 MB more over 200,000 records, for the same CPU time
 _CHECKPOINT_PAGES = 4000
@@ -32,6 +33,8 @@ class Database(Protocol):
     """What an error message calls it."""
     artefacts: Artefacts
     """The files that belong to its records."""
+    flights: Flights | None
+    """`None` where they would die with the process."""
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
@@ -49,6 +52,7 @@ class MemoryDatabase:
 
     url = "memory://"
     place = "memory://"
+    flights: Flights | None = None
 
     def __init__(self) -> None:
         self.artefacts = Artefacts(MemoryFiles(), self.place)
@@ -88,6 +92,7 @@ class FileDatabase:
         self.place = str(path)
         # named after the file, because another one in the same directory has its own
         self.artefacts = Artefacts(FolderFiles(path.with_name(f"{path.name}-artefacts")), self.place)
+        self.flights: Flights | None = Flights(path.with_name(f"{path.name}-in-flight"))
         self._path = path
         self._sync = sync
         self._create = create
