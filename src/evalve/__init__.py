@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evalve.errors import ModelError as ModelError
     from evalve.errors import NotFound as NotFound
     from evalve.errors import OptionError as OptionError
+    from evalve.errors import ProcessDied as ProcessDied
     from evalve.errors import ResultError as ResultError
     from evalve.errors import SampleTimeout as SampleTimeout
     from evalve.errors import StorageError as StorageError
@@ -64,6 +65,7 @@ _ERRORS = (
     "ModelError",
     "NotFound",
     "OptionError",
+    "ProcessDied",
     "ResultError",
     "SampleTimeout",
     "StorageError",
@@ -114,6 +116,7 @@ __all__ = [
     "NotFound",
     "OptionError",
     "Pool",
+    "ProcessDied",
     "Result",
     "ResultError",
     "SampleTimeout",

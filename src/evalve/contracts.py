@@ -68,6 +68,8 @@ class EvaluationInfo:
     """Samples whose function called `pytest.skip`: recorded, neither done nor failed."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many failed, by failure class; classes without any are left out."""
+    last_run: str | None = None
+    """How its latest run ended (`RunInfo.status`); `None` where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,15 @@ class CommitSink(Protocol):
     def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None: ...
 
 
+class InFlight(Protocol):
+    """The attempts of a run that are under way, noted for the case that the process dies. Next to free."""
+
+    def begins(self, sample_id: str, repeat: int) -> None: ...
+    def ended(self, sample_id: str, repeat: int) -> None: ...
+    def close(self) -> None:
+        """The run has ended in order."""
+
+
 class RunningStore(Protocol):
     """What a run asks of a store, on its event loop.
 
@@ -279,6 +290,11 @@ class RunningStore(Protocol):
     def tell_progress(self, progress: LiveProgress) -> None:
         """For other processes to read, until the run ends. It queues, as `add` does."""
 
+    def in_flight(self, run: RunInfo) -> InFlight: ...
+    async def deaths(self, evaluation_id: int) -> Mapping[tuple[str, int], int]:
+        """How many processes have died while an attempt was under way, by sample and repeat."""
+
+    async def forget_deaths(self, evaluation_id: int) -> None: ...
     async def counts(self, evaluation_id: int) -> Counts: ...
     def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]: ...
     async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...

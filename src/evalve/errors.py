@@ -82,6 +82,10 @@ class InfrastructureError(EvalveError):
     """What evalve or the machine provides broke. The sample is tried again, three times in all."""
 
 
+class ProcessDied(InfrastructureError):
+    """The process that ran a sample died, more than once."""
+
+
 class LenderError(InfrastructureError):
     """Something could not be lent to an attempt, or not be taken back."""
 

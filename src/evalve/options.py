@@ -390,12 +390,16 @@ def merged(*layers: Options) -> Options:
     result = layers[0]
     for layer in layers[1:]:
         missing = {
-            f.name: getattr(layer, f.name)
-            for f in fields(Options)
-            if getattr(result, f.name) is None and getattr(layer, f.name) is not None
+            name: value
+            for name in _FIELDS
+            if (value := getattr(layer, name)) is not None and getattr(result, name) is None
         }
-        result = replace(result, **missing)
+        if missing:
+            result = replace(result, **missing)
     return result
+
+
+_FIELDS = tuple(f.name for f in fields(Options))
 
 
 def said(options: Options) -> dict[str, Any]:

@@ -129,8 +129,8 @@ class EvalveSession:
             self._controller = Controller(self._worker["evalve_channel"])
             self._scope.enter_context(self._controller.obeyed())
         self._scope.enter_context(taking_gentle(EndsAll(_asked_to_end)))
-        for item in items:
-            self._lock(evaluation_of(item))
+        for evaluation in _of_different_storages(items):
+            self._lock(evaluation)
         asked = self._settings.options_for_any()
         self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
@@ -199,7 +199,7 @@ class EvalveSession:
         said = self._settings
         options = said.options_for_any() if evaluation is None else said.options_for(evaluation)
         try:
-            store = wiring.storage_for(evaluation, options)
+            store = wiring.storage_for(evaluation, options, self._folder)
             if store.url not in self._locks:
                 self._locks[store.url] = store.lock(said.experiment, holder=self._holder(), party=self._party)
         except EvalveError as error:
@@ -218,7 +218,7 @@ class EvalveSession:
             return
         key = evaluation.key(self._folder, variant_of(item))
         try:
-            store = wiring.storage_for(evaluation, options)
+            store = wiring.storage_for(evaluation, options, self._folder)
             # on an xdist worker another one may run the item, and nobody else knows whether it did
             if self._worker is None and not evaluation.is_async and options.engine == "processes":
                 self._to_start_over[item.nodeid] = store, key
@@ -299,7 +299,7 @@ class EvalveSession:
             )
         except EvalveError as error:
             raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
-        store = wiring.storage_for(evaluation, options)
+        store = wiring.storage_for(evaluation, options, self._folder)
         try:
             with self._leaving_the_rest_to_fixtures():
                 outcome = await wiring.run_recording(
@@ -419,8 +419,8 @@ class EvalveSession:
             all_told=all_told,
             resume_command=self._resume_command() if interrupted else None,
         )
-        for line in lines if told or interrupted else ():
-            reporter.write_line(line)
+        if text := "\n".join(lines if told or interrupted else ()):
+            reporter.write_line(text)  # at once: pytest flushes after each of them
         for line in warnings:
             reporter.write_line(line, yellow=True)
 
@@ -439,6 +439,15 @@ class EvalveSession:
     def _resume_command(self) -> str:
         named = [] if self._settings.named else [self._experiment_flag, self._settings.experiment]
         return shlex.join([*without_fresh(typed(self._config)), *named])
+
+
+def _of_different_storages(items: Sequence[pytest.Item]) -> list[Evaluation]:
+    """One evaluation for each that is said in the code; whoever says nothing has the project's."""
+    by_storage: dict[Any, Evaluation] = {}
+    for item in items:
+        evaluation = evaluation_of(item)
+        by_storage.setdefault((evaluation.options.storage, id(evaluation.storage)), evaluation)
+    return list(by_storage.values())
 
 
 def _asked_to_end() -> BaseException:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -53,15 +53,19 @@ class Settings:
     experiment: str
     named: bool
     """Whether a person chose the experiment's name, so that running it again resumes it."""
+    _for_any: Options = field(init=False)
+
+    def __post_init__(self) -> None:
+        from_yaml = self.configuration.options_for(self.experiment)
+        options = merged(self.said, self.environment, from_yaml)
+        object.__setattr__(self, "_for_any", replace(options, experiment=self.experiment))
 
     def options_for(self, evaluation: Evaluation) -> Options:
-        return merged(self.options_for_any(), evaluation.options)
+        return merged(self._for_any, evaluation.options)
 
     def options_for_any(self) -> Options:
         """What holds for every evaluation, whatever its decorator says."""
-        from_yaml = self.configuration.options_for(self.experiment)
-        options = merged(self.said, self.environment, from_yaml)
-        return replace(options, experiment=self.experiment)
+        return self._for_any
 
 
 def settings(said: Options, *, folder: Path, environ: Mapping[str, str]) -> Settings:
@@ -82,13 +86,13 @@ def timestamped_name() -> str:
     return f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}_{os.urandom(2).hex()}"
 
 
-def storage_for(evaluation: Evaluation | None, options: Options) -> Store:
-    """The store that the options name, else the evaluation's own, else the project's."""
+def storage_for(evaluation: Evaluation | None, options: Options, folder: Path | None = None) -> Store:
+    """The store that the options name, else the evaluation's own, else the project's (in `folder`)."""
     if options.storage is not None:
         return shared_store(options.storage)
     own = evaluation.storage if evaluation is not None else None
     if own is None:
-        return shared_store(project_folder(Path.cwd()) / RECORDS)
+        return shared_store((folder or project_folder(Path.cwd())) / RECORDS)
     return shared_store(own) if isinstance(own, str | Path) else cast(Store, own)
 
 
@@ -264,7 +268,7 @@ async def run_directly_async(
         now = replace(now, experiment=evaluation.options.experiment, named=True)
     options = now.options_for(evaluation)
     if storage is None:
-        store = storage_for(evaluation, options)
+        store = storage_for(evaluation, options, folder)
     else:
         store = shared_store(storage) if isinstance(storage, str | Path) else storage
     said = variant(arguments)

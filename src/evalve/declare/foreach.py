@@ -192,7 +192,10 @@ class ForEach:
             )
         _refuse_second(function, path, where)
         name = self._name or _name_of(function)
-        _refuse_second_of_name(name, function, path, where)
+        if self._name is not None and path is not None:
+            _NAMED_IN.add(path)
+        if path in _NAMED_IN:
+            _refuse_second_of_name(name, function, path, where)
         if path is not None and function.__module__ == "__main__":
             declared_in_script(path, name)
         evaluation = Evaluation(
@@ -388,6 +391,10 @@ def _refuse_second(function: Callable[..., Any], path: Path | None, where: str) 
         )
 
 
+_NAMED_IN: set[Path] = set()
+"""Files in which a person has given an evaluation a name: elsewhere no two have the same."""
+
+
 def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path | None, where: str) -> None:
     """Two functions of one file under one `ForEach(name=…)`: their records could not be told apart."""
     for there in list(getattr(function, "__globals__", {}).values()):
@@ -404,9 +411,14 @@ def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path |
 
 def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
     code = function.__code__
-    path = Path(code.co_filename)
+    path = code.co_filename
     in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
-    return (None if in_notebook else path.resolve()), code.co_firstlineno
+    return (None if in_notebook else _resolved(path)), code.co_firstlineno
+
+
+@functools.lru_cache(maxsize=8)
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
 
 
 foreach = ForEach()

@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evalve.clock import LOOP_CLOCK, Clock
+from evalve.filesystems import journal_for, taking_turns, use_journal
 from evalve.gate.cache_schema import make_tables, version_of
 from evalve.gate.private_files import make_private
 
@@ -172,8 +173,12 @@ class CacheFile:
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+            journal = journal_for(self.path.parent)
             if version_of(connection) == 0:
                 make_tables(connection, self.path.parent)
+            elif journal != "wal":  # it may have been made on a disk, and copied
+                with taking_turns(self.path.parent):
+                    use_journal(connection, journal)
         except BaseException:
             connection.close()
             raise

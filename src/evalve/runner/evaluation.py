@@ -27,6 +27,7 @@ from evalve.contracts import (
     Engine,
     EngineFor,
     EvaluationInfo,
+    EvaluationSpec,
     Host,
     HostPressure,
     Progress,
@@ -39,7 +40,7 @@ from evalve.contracts import (
     Tally,
     all_roles,
 )
-from evalve.errors import ExperimentChanged
+from evalve.errors import DatasetError, ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.commits import Commits
@@ -96,18 +97,28 @@ async def run_evaluation(
     `give_up` ends the process, in whatever thread, where a run that was cancelled cannot be ended.
     """
     carry_samples_into_threads()
-    await _refuse_changes(evaluation, store, tell=progress.note)
+    spec, asked = evaluation.spec, evaluation.options
+    before = await store.evaluation(spec.experiment, spec.key)
+    if before is not None and not asked.fresh and not asked.accept_changes:
+        _refuse_changes(spec, before, tell=progress.note)
     strategy = _with_room_for_files(_strategy(evaluation), host, tell=progress.note)
     async with _opened(evaluation.rows) as rows:
         with closing(engine_for(evaluation, strategy)) as engine:
             await engine.start()
-            if evaluation.options.fresh:  # not before whoever may refuse to run it
-                store.forget(evaluation.spec.experiment, evaluation.spec.key)
-            evaluation_id = await store.open_evaluation(evaluation.spec)
+            if asked.fresh:  # not before whoever may refuse to run it
+                store.forget(spec.experiment, spec.key)
+                before = None
+            evaluation_id = await store.open_evaluation(spec)
             journey = _Journey(
                 evaluation, evaluation_id, rows, store, strategy, engine, calls, host, git_commit, secrets
             )
+            if before is not None and before.spec == spec and await _has_nothing_left(journey, store, before):
+                return await _judged(evaluation, journey, store, before, begun=False)
             tally = journey.tally
+            if before is not None:
+                if asked.accept_changes or before.spec.fingerprint != spec.fingerprint:
+                    await store.forget_deaths(evaluation_id)  # what killed a process may be mended
+                journey.plan.deaths = await store.deaths(evaluation_id)
             await store.begin_run(journey.run, total=journey.plan.total)
             progress.started(tally)
             try:
@@ -117,9 +128,33 @@ async def run_evaluation(
                 await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
                 raise
             finally:
+                journey.in_flight.close()
                 progress.finished(tally)
         await _leave_out_removed(journey, store)
-    return await _judged(evaluation, journey, store)
+        if journey.plan.deaths and not journey.samples.refused and not journey.turns.stopping:
+            await store.forget_deaths(evaluation_id)
+    return await _judged(evaluation, journey, store, before)
+
+
+async def _has_nothing_left(journey: _Journey, store: RunningStore, before: EvaluationInfo) -> bool:
+    """Whether a small dataset in memory is recorded as it is, by a run that is complete.
+
+    Then no run is begun, and none is recorded: a project of a thousand evaluations that are done has only
+    to read them.
+    """
+    plan, rows = journey.plan, journey.rows
+    if before.last_run != "complete" or before.failed or not plan.reads_at_once:
+        return False
+    with suppress(DatasetError):  # a row that cannot be used: the run comes to it too, and tells
+        await plan.refill(1)
+    journey.tally.total, journey.tally.skipped = plan.total, plan.skipped
+    return (
+        plan.is_over
+        and not plan.has_moved
+        and plan.total == before.total
+        and plan.skipped == sum(await store.counts(before.id))
+        and rows.size() == plan.rows_read
+    )
 
 
 class _Journey:
@@ -177,7 +212,8 @@ class _Journey:
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
         self._commits = Commits(store, tally)
-        self._samples = SampleRunner(
+        self.in_flight = store.in_flight(self.run)
+        self.samples = SampleRunner(
             SampleSettings(
                 experiment=evaluation.spec.experiment,
                 evaluation=evaluation.spec.name,
@@ -196,8 +232,9 @@ class _Journey:
             retries=retry_policy(evaluation.retries),
             commits=self._commits,
             tally=tally,
+            in_flight=self.in_flight,
         )
-        self.turns = Turns(self.plan, self._samples.run, tally, owed=self._commits.owed)
+        self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
@@ -205,7 +242,7 @@ class _Journey:
             self.tally.notes.append(text)
             progress.note(text)
 
-        self._samples.tell = tell
+        self.samples.tell = tell
         now = getattr(self.strategy, "concurrency", None)  # of an adaptive one
         self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
@@ -227,7 +264,7 @@ class _Journey:
                 if left := self.turns.left_behind:
                     samples = "1 sample was" if left == 1 else f"{left} samples were"
                     tell(f"{samples} left behind: cancelled, and still running after {LEAVE_AFTER_S:.0f} s")
-                left += self._samples.left_behind
+                left += self.samples.left_behind
                 if (
                     left
                     or together.last_leaves
@@ -240,7 +277,7 @@ class _Journey:
 
     @property
     def first_error(self) -> BaseException | None:
-        return self._samples.first_error
+        return self.samples.first_error
 
     def ended(self, status: str) -> RunInfo:
         function = self._evaluation.spec.fingerprint
@@ -258,7 +295,7 @@ class _Journey:
 
     def _report(self) -> dict[str, Any]:
         tally = self.tally
-        started_s, ended_s = self._samples.first_start_s, self._commits.last_commit_s
+        started_s, ended_s = self.samples.first_start_s, self._commits.last_commit_s
         return {
             "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
             "ran": tally.done + tally.failed + tally.skipped_now,
@@ -355,6 +392,7 @@ def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) 
     """Save what there is, in a thread beside a loop that stands still, and give up."""
     if give_up is not None:
         with suppress(Exception):  # what is committed is safe, whatever becomes of the run's own line
+            journey.in_flight.close()
             asyncio.run(store.end_run(journey.ended("interrupted"), total=journey.plan.total, metrics=None))
         give_up()
 
@@ -372,20 +410,30 @@ async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:
             await store.leave_out(evaluation_id, removed)
 
 
-async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) -> Outcome:
+async def _judged(
+    evaluation: Runnable,
+    journey: _Journey,
+    store: RunningStore,
+    before: EvaluationInfo | None,
+    *,
+    begun: bool = True,
+) -> Outcome:
     evaluation_id = journey.run.evaluation_id
-    before = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
     metrics = await _metrics(store, evaluation_id, before)
     interrupted = journey.turns.stopping
-    total = journey.plan.total
-    counts = await store.counts(evaluation_id)
-    if total is not None:
-        total = max(total, sum(counts))  # an earlier run may have gone further
-    # what was in flight may have been the last
-    is_complete = not interrupted or counts.done + counts.skipped == total
-    run = journey.ended("complete" if is_complete else "interrupted")
-    await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
-    info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    info = before
+    if begun:
+        total = journey.plan.total
+        counts = await store.counts(evaluation_id)
+        if total is not None:
+            total = max(total, sum(counts))  # an earlier run may have gone further
+        # what was in flight may have been the last
+        is_complete = not interrupted or counts.done + counts.skipped == total
+        run = journey.ended("complete" if is_complete else "interrupted")
+        await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
+        info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    else:
+        run = journey.ended("complete")
     assert info is not None
     return Outcome(
         info=info,
@@ -410,13 +458,9 @@ async def _metrics(
     return summary.values(before.metrics if before is not None else ())
 
 
-async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Callable[[str], None]) -> None:
+def _refuse_changes(spec: EvaluationSpec, before: EvaluationInfo, *, tell: Callable[[str], None]) -> None:
     """Stop where the stored samples came from another function than the one at hand."""
-    asked, spec = evaluation.options, evaluation.spec
-    if asked.fresh or asked.accept_changes:
-        return
-    before = await store.evaluation(spec.experiment, spec.key)
-    if before is None or before.done + before.skipped == 0:
+    if before.done + before.skipped == 0:
         return  # what failed runs again anyway
     if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
         tell(

@@ -21,7 +21,7 @@ from evalve.runner.turns import Turns, nothing
 
 OnPress = Callable[[int], None]
 
-_LATE_PRESS_S = 1.0
+_LATE_PRESS_S = 3.0
 """How long after an interrupted run a further press is taken for one that was meant for it."""
 
 GENTLE = (signal.SIGTERM, signal.SIGHUP)

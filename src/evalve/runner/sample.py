@@ -14,13 +14,14 @@ from evalve.contracts import (
     CallLog,
     Engine,
     Host,
+    InFlight,
     Lender,
     RecordDraft,
     RunningSample,
     SampleContext,
     Tally,
 )
-from evalve.errors import LenderError, SampleTimeout
+from evalve.errors import LenderError, ProcessDied, SampleTimeout
 from evalve.jsontext import to_json
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
@@ -28,6 +29,7 @@ from evalve.runner.failing import is_skip
 from evalve.runner.leaving import AFTER_CANCEL_S, AFTER_DEADLINE_S, Leavable
 from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
+from evalve.runner.plan import MOST_DEATHS, Attempt
 from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
@@ -67,18 +69,23 @@ class SampleRunner:
         retries: RetryPolicy,
         commits: Commits,
         tally: Tally,
+        in_flight: InFlight,
     ) -> None:
         self.first_start_s: float | None = None
         self.first_error: BaseException | None = None
         self.left_behind = 0
         """Samples whose function goes on, or would, although nobody waits for it any more."""
         self.tell: Callable[[str], None] = lambda text: None
+        self.refused = 0
+        """Samples that were not started, because processes have died of them."""
+        self._has_said_alone = False
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
         self._retries = retries
         self._infrastructure = InfrastructureRetries()
         self._commits = commits
+        self._in_flight = in_flight
         self._tally = tally
         self._writer = ScoreWriter()
         self._loop = asyncio.get_running_loop()
@@ -91,13 +98,23 @@ class SampleRunner:
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
-        sample_id, repeat = body.attempt.sample.id, body.attempt.repeat
-        running = RunningSample(sample_id, repeat, time.monotonic(), attempt.surroundings.waits_for)
+        key = body.attempt.sample.id, body.attempt.repeat
+        running = RunningSample(*key, time.monotonic(), attempt.surroundings.waits_for)
         self._tally.running[id(body)] = running
+        self._in_flight.begins(*key)
+        if body.attempt.runs_alone and not self._has_said_alone:
+            self._has_said_alone = True
+            self.tell(
+                f"{self._settings.evaluation}: an earlier process died while sample {key[0]!r} was under way:"
+                " it runs after the others now, and alone, and so do those that were under way beside it"
+            )
         try:
-            while (verdict := await self._try(body, attempt)).delay_s is not None:
-                if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
-                    break
+            if body.attempt.is_deadly:
+                self._refuse(body.attempt, attempt)
+            else:
+                while (verdict := await self._try(body, attempt)).delay_s is not None:
+                    if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
+                        break
         except BaseException:
             self._commits.call_back(attempt.surroundings.callbacks)
             raise
@@ -109,8 +126,21 @@ class SampleRunner:
         if draft.status == "failed":
             self._tally.own_failures += draft.failure_class in _OWN
             self.first_error = self.first_error or attempt.error
+        self._in_flight.ended(*key)
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
+
+    def _refuse(self, planned: Attempt, attempt: Attempted) -> None:
+        """It would end the process again, and nothing behind it would ever run."""
+        said = (
+            f"{MOST_DEATHS} processes have died while this sample ran: it may exit, crash, or take more"
+            " memory than there is. So that the others run, it was not started again: mend it, or say"
+            " --accept-changes or --fresh"
+        )
+        self.refused += 1
+        attempt.begin_try(self._loop.time())
+        attempt.fail(ProcessDied(said))
+        self.tell(f"{self._settings.evaluation}, sample {planned.sample.id!r}: {said}")
 
     async def _may_try_again(self, delay_s: float, reason: str, body: Body, attempt: Attempted) -> bool:
         """Wait for the next try; false where the run stops first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, Known, Measured
@@ -17,6 +19,10 @@ _AT_ONCE = 500
 _EARLIER_RUNS = 5
 _MEMO_ENTRIES = 1024
 _MEMO_TEXT = 1000
+
+_LOG = logging.getLogger(__name__)
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError)
+"""What reading raises where something else stands than what was written."""
 
 _COLUMNS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
@@ -90,7 +96,11 @@ def read_observations(
     for sample_id, repeat, text in rows:
         scores = memo.get(text)
         if scores is None:
-            scores = _scores(text)
+            try:
+                scores = _scores(text)
+            except _DAMAGED:
+                _LOG.warning("sample %r: its recorded scores cannot be read, and are left out", sample_id)
+                continue
             if len(text) <= _MEMO_TEXT:
                 if len(memo) == _MEMO_ENTRIES:
                     memo.clear()
@@ -105,7 +115,7 @@ def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterato
         record_range(evaluation_id),
     )
     for sample_id, repeat, status, row_hash, working_s, calls in rows:
-        made = None if calls is None else from_json(calls)
+        made = None if calls is None else _readable(calls)
         yield Measured(sample_id, repeat, status, row_hash, working_s, made)
 
 
@@ -154,6 +164,34 @@ def read_durations(
 
 
 def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
+    """One that cannot be read as a whole must not hide the others: what can be read of it stays."""
+    try:
+        return _whole(experiment, evaluation, row)
+    except _DAMAGED:
+        *facts, scores, failure, history, prompt, response, values, calls, lent = row
+        texts = {
+            "failure": failure,
+            "history": history,
+            "prompt": prompt,
+            "response": response,
+            "row": values,
+            "calls": calls,
+            "lent": lent,
+        }
+        damaged = [name for name, text in texts.items() if text is not None and _readable(text) is None]
+        kept = [None if name in damaged else text for name, text in texts.items()]
+        try:
+            record = _whole(experiment, evaluation, (*facts, scores, *kept))
+        except _DAMAGED:
+            record = _whole(experiment, evaluation, (*facts, "[]", None, None, *kept[2:]))
+            damaged.append("scores")
+        said = f"what is stored of this sample cannot be read as a whole: {', '.join(damaged)}"
+        failure = Failure("DamagedRecord", f"{said}; --fresh runs it again", failure_class="infrastructure")
+        status = "failed" if "scores" in damaged else record.status
+        return replace(record, status=status, failure=failure)
+
+
+def _whole(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
     record_id, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
     scores, failure, history, prompt, response, values, calls, lent = texts
     return Record(
@@ -177,6 +215,13 @@ def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
         lent=None if lent is None else from_json(lent),
         id=record_id,
     )
+
+
+def _readable(text: str) -> Any:
+    try:
+        return from_json(text)
+    except _DAMAGED:
+        return None
 
 
 def _scores(text: str) -> list[Score]:

@@ -54,7 +54,12 @@ def read_evaluations(
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
     counts = read_tallied(connection, evaluation_id)
-    spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
+    runs = connection.execute(
+        "SELECT id, started_at, ended_at, status, report FROM runs WHERE evaluation_id = ?"
+        " ORDER BY started_at, rowid",
+        (evaluation_id,),
+    ).fetchall()
+    spans = [_span(connection, evaluation_id, *run) for run in runs]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
     return EvaluationInfo(
         id=evaluation_id,
@@ -77,6 +82,7 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         left_out=counts.left_out,
         skipped=counts.counts.skipped,
         failures=counts.failures,
+        last_run=runs[-1][3] if runs else None,
     )
 
 
@@ -114,15 +120,23 @@ def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInf
     ]
 
 
-def _span(connection: sqlite3.Connection, run: RunInfo) -> tuple[str, str | None, float]:
+def _span(
+    connection: sqlite3.Connection,
+    evaluation_id: int,
+    run_id: str,
+    started_at: str,
+    ended_at: str | None,
+    _status: str,
+    report: str,
+) -> tuple[str, str | None, float]:
     """When a run started and ended, and how long it took; of a killed one, as its records tell."""
-    if run.ended_at is not None and "wall_s" in run.report:
-        return run.started_at, run.ended_at, float(run.report["wall_s"])
-    ended_at = run.ended_at or read_latest_end(connection, run.evaluation_id, run.id)
+    if ended_at is not None and "wall_s" in (told := from_json(report)):
+        return started_at, ended_at, float(told["wall_s"])
+    ended_at = ended_at or read_latest_end(connection, evaluation_id, run_id)
     if ended_at is None:
-        return run.started_at, None, 0.0
-    lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(run.started_at)
-    return run.started_at, ended_at, max(0.0, lasted.total_seconds())
+        return started_at, None, 0.0
+    lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
+    return started_at, ended_at, max(0.0, lasted.total_seconds())
 
 
 def read_latest_end(connection: sqlite3.Connection, evaluation_id: int, run_id: str) -> str | None:
