@@ -3,11 +3,19 @@
 from doteval.datasets.base import Dataset
 from doteval.datasets.registry import DatasetRegistry, get_dataset_info, list_available, registry
 
+_registry = registry
+"""Its name in early versions."""
+
 __all__ = ["Dataset", "DatasetRegistry", "get_dataset_info", "list_available", "registry"]
 
 
 def __getattr__(name: str) -> type[Dataset]:
     """`from doteval.datasets import my_dataset`: the registered class of that name."""
     if name.startswith("_") or name not in registry:
-        raise AttributeError(f"module 'doteval.datasets' has no attribute {name!r}")
+        known = ", ".join(registry.list_datasets()) or "none"
+        raise AttributeError(f"no dataset is named {name!r}; registered are {known}")
     return registry.get_dataset_class(name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *registry.list_datasets()]
