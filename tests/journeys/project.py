@@ -104,7 +104,7 @@ class Project:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_hear_hang_ups,
+                preexec_fn=_hear_hang_ups,  # noqa: PLW1509  # it only resets a signal
             )
         try:
             yield Running(process, self)
