@@ -15,7 +15,7 @@ from doteval.storage import place_of
 from evalve import wiring
 from evalve.callers import caller
 from evalve.checked_numbers import whole
-from evalve.declare.foreach import MARK, Evaluation
+from evalve.declare.foreach import MARK, Evaluation, as_called
 from evalve.declare.foreach import ForEach as EvalveForEach
 
 __all__ = ["Batch", "ForEach", "batch", "foreach", "run_evaluation"]
@@ -77,7 +77,7 @@ def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Cal
 
         @functools.wraps(declared)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            return await wiring.run_directly_async(*_in_words_of_evalve(evaluation, args, kwargs))
+            return await wiring.run_directly_async(*_in_words_of_evalve(as_called(called), args, kwargs))
 
         called: Any = run_async
     else:
@@ -86,7 +86,7 @@ def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Cal
 
         @functools.wraps(declared)
         def run(*args: Any, **kwargs: Any) -> Any:
-            return run_it(*_in_words_of_evalve(evaluation, args, kwargs))
+            return run_it(*_in_words_of_evalve(as_called(called), args, kwargs))
 
         called = run
     batch_size = getattr(evaluation, "batch_size", None)

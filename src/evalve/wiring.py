@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from evalve import gating
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.experiments import RECORDS, Configuration, project_folder, read_configuration
-from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
@@ -222,7 +222,7 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
         name = getattr(evaluation, "__name__", repr(evaluation))
         raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
     leading = (evaluation.__self__,) if hasattr(evaluation, "__self__") else ()
-    return run_directly(declared, leading, kwargs)
+    return run_directly(as_called(evaluation), leading, kwargs)
 
 
 def run_directly(

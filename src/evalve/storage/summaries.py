@@ -33,6 +33,7 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 failures=_added(evaluation.failures for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
+                first_rows=min((one.first_rows for one in evaluations if one.first_rows), default=None),
             )
         )
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
@@ -54,8 +55,11 @@ def read_evaluations(
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
     counts = read_tallied(connection, evaluation_id)
-    spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
+    runs = read_runs(connection, evaluation_id)
+    spans = [_span(connection, run) for run in runs]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
+    # a total that an earlier run with fewer samples left behind is no total any more
+    total = total if total is not None and total >= sum(counts.counts) else None
     return EvaluationInfo(
         id=evaluation_id,
         spec=EvaluationSpec(
@@ -65,8 +69,7 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             columns=tuple(from_json(columns)),
             fingerprint=from_json(fingerprint),
         ),
-        # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= sum(counts.counts) else None,
+        total=total,
         done=counts.counts.done,
         failed=counts.counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
@@ -77,7 +80,15 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         left_out=counts.left_out,
         skipped=counts.counts.skipped,
         failures=counts.failures,
+        first_rows=_first_rows(runs, total),
     )
+
+
+def _first_rows(runs: Sequence[RunInfo], total: int | None) -> int | None:
+    """How many the last run was asked for, where that is what the total counts."""
+    options = runs[-1].options if runs else {}
+    samples = options.get("samples")
+    return samples if samples is not None and total == samples * (options.get("repeat") or 1) else None
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
