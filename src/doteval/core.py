@@ -10,6 +10,7 @@ from typing import Any
 
 from doteval.batches import BatchEvaluation
 from doteval.datasets import registry
+from doteval.exceptions import DatasetNotFoundError
 from doteval.sessions import SessionManager
 from doteval.storage import place_of
 from evalve import wiring
@@ -31,9 +32,13 @@ class ForEach(EvalveForEach):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """`foreach.NAME(split)`: a registered dataset, or one of an installed package."""
-        if name.startswith("_") or name not in registry:
+        if name.startswith("_"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+        try:
+            registered = registry.get_dataset_class(name)
+        except DatasetNotFoundError:
             return super().__getattr__(name)
-        return self._of_registered(name, registry.get_dataset_class(name), caller())
+        return self._of_registered(name, registered, caller())
 
     def _declared(
         self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]

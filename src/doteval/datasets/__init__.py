@@ -2,6 +2,7 @@
 
 from doteval.datasets.base import Dataset
 from doteval.datasets.registry import DatasetRegistry, get_dataset_info, list_available, registry
+from doteval.exceptions import DatasetNotFoundError
 
 _registry = registry
 """Its name in early versions."""
@@ -11,10 +12,15 @@ __all__ = ["Dataset", "DatasetRegistry", "get_dataset_info", "list_available", "
 
 def __getattr__(name: str) -> type[Dataset]:
     """`from doteval.datasets import my_dataset`: the registered class of that name."""
-    if name.startswith("_") or name not in registry:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'dotevals.datasets' has no attribute {name!r}")
+    try:
+        return registry.get_dataset_class(name)
+    except DatasetNotFoundError:
         known = ", ".join(registry.list_datasets()) or "none"
-        raise AttributeError(f"no dataset is named {name!r}; registered are {known}")
-    return registry.get_dataset_class(name)
+        raise AttributeError(
+            f"module 'dotevals.datasets' has no attribute {name!r}; registered datasets: {known}"
+        ) from None
 
 
 def __dir__() -> list[str]:
