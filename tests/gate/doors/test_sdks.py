@@ -315,7 +315,7 @@ FAILING_LATE = Behaviour(
 )
 
 
-BEFORE_THE_ERROR = {
+BEFORE_THE_ERROR: dict[str, list[dict[str, Any]]] = {
     "/v1/messages": [
         {
             "type": "message_start",
