@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +35,10 @@ class ForEach(EvalveForEach):
         """`foreach.NAME(split)`: a registered dataset, or one of an installed package."""
         if name.startswith("_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
-        try:
+        registered = None
+        with suppress(DatasetNotFoundError):
             registered = registry.get_dataset_class(name)
-        except DatasetNotFoundError:
+        if registered is None:
             return super().__getattr__(name)
         return self._of_registered(name, registered, caller())
 

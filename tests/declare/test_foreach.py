@@ -577,7 +577,8 @@ class TestRegisteredDatasets:
 
         assert str(caught.value) == (
             "no installed package registers the dataset 'gsm8' under evalve.datasets; "
-            "did you mean 'gsm8k'? (registered: gsm8k, plain, with_columns)"
+            "did you mean 'gsm8k'? (registered: gsm8k, plain, with_columns); install one that does, or write"
+            ' @foreach("question,answer", rows)'
         )
 
 

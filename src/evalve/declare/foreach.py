@@ -155,7 +155,8 @@ class ForEach:
             known = ", ".join(sorted(registered.names)) or "none"
             raise AttributeError(
                 f"no installed package registers the dataset {name!r} under evalve.datasets"
-                f"{suggestion(name, registered.names)} (registered: {known})"
+                f"{suggestion(name, registered.names)} (registered: {known}); install one that does, or write"
+                ' @foreach("question,answer", rows)'
             )
         return self._of_registered(name, registered[name].load(), caller())
 
