@@ -104,7 +104,8 @@ def storage_to_name(now: Settings, evaluation: Evaluation | None) -> str | None:
 
 def shared_store(url: str | Path) -> Store:
     """One open store per place and process: results go on reading from it after their run."""
-    key = str(url) if "://" in str(url) else str(Path(url).expanduser().absolute())
+    is_path = "://" not in str(url) and not str(url).startswith("sqlite:")
+    key = str(Path(url).expanduser().absolute()) if is_path else str(url)
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)
