@@ -70,6 +70,8 @@ class EvaluationInfo:
     """How many failed, by failure class; classes without any are left out."""
     last_run: str | None = None
     """How its latest run ended (`RunInfo.status`); `None` where there was none."""
+    first_rows: int | None = None
+    """How many rows were asked for, where `total` counts no more than these; `None` where it counts all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class ExperimentInfo:
     skipped: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many failed, by failure class."""
+    first_rows: int | None = None
+    """The fewest rows that an evaluation was asked for; `None` where all were asked for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -435,8 +435,11 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if SESSION in session.config.stash:
-        session.config.stash[SESSION].finish(exitstatus)
+    config = session.config
+    if hasattr(config, "workeroutput"):  # each worker of xdist collects, and the controller tells once
+        config.workeroutput["evalve_left_out"] = config.stash.get(LEFT_OUT, [])
+    if SESSION in config.stash:
+        config.stash[SESSION].finish(exitstatus)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -455,7 +458,10 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    _evalve(node.config).worker_ended(getattr(node, "workeroutput", {}))
+    output = getattr(node, "workeroutput", {})
+    _evalve(node.config).worker_ended(output)
+    known = node.config.stash.setdefault(LEFT_OUT, [])
+    known.extend(text for text in output.get("evalve_left_out", ()) if text not in known)
 
 
 def _evalve(config: pytest.Config) -> EvalveSession:

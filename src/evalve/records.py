@@ -73,7 +73,7 @@ class Score:
 class Result:
     """What an evaluation function may return: scores, and optionally the prompt and the response."""
 
-    __slots__ = ("error", "prompt", "response", "scores")
+    __slots__ = ("error", "metadata", "prompt", "response", "scores")
 
     def __init__(
         self,
@@ -82,6 +82,7 @@ class Result:
         response: Any = None,
         model_response: Any = None,
         error: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
         # `scores=` arrives in `named`, because the positional ones already have that name
@@ -97,6 +98,8 @@ class Result:
         self.response = response if response is not None else model_response
         self.error = error
         """Why there is nothing to score, in the function's own words: the sample has failed."""
+        self.metadata: dict[str, Any] = dict(metadata) if metadata else {}
+        """What is to be kept with each of its scores."""
 
     @property
     def model_response(self) -> Any:

@@ -123,6 +123,11 @@ def discreet_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def is_name_of_key(name: str) -> bool:
+    """Whether a variable of this name holds a key, a token or a password."""
+    return _KEYS_NAME.search(name) is not None
+
+
 def without_keys(code: str, name: str = "") -> str:
     """Source text without what looks like a key in it, or is named like one.
 

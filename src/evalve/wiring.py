@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from evalve import gateways, gating
 from evalve.contracts import Progress, Runnable, Store
-from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
@@ -113,7 +113,8 @@ def storage_to_name(now: Settings, evaluation: Evaluation | None) -> str | None:
 
 def shared_store(url: str | Path) -> Store:
     """One open store per place and process: results go on reading from it after their run."""
-    key = str(url) if "://" in str(url) else str(Path(url).expanduser().absolute())
+    is_path = "://" not in str(url) and not str(url).startswith("sqlite:")
+    key = str(Path(url).expanduser().absolute()) if is_path else str(url)
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)
@@ -234,7 +235,7 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
         name = getattr(evaluation, "__name__", repr(evaluation))
         raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
     leading = (evaluation.__self__,) if hasattr(evaluation, "__self__") else ()
-    return run_directly(declared, leading, kwargs)
+    return run_directly(as_called(evaluation), leading, kwargs)
 
 
 def run_directly(

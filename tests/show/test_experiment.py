@@ -353,6 +353,14 @@ def test_the_list_has_the_newest_first_and_says_what_is_left(store: Store) -> No
     ]
 
 
+def test_the_list_says_that_only_the_first_rows_were_asked_for(store: Store) -> None:
+    record(store, "tried", done("s0", exact_match=True), done("s1", exact_match=True), samples_asked=2)
+
+    lines = list_text(store.experiments(), width=80)
+
+    assert lines[2].split()[:6] == ["tried", "complete", "(first", "2", "rows)", "2/2"]
+
+
 def test_the_names_in_a_list_are_never_cut(store: Store) -> None:
     name = "2026-11-15_13-13-08_1f82-with-the-long-prompt"
     record(store, name, done("s0", exact_match=True))

@@ -85,6 +85,7 @@ def test_three_slashes_are_relative_to_where_one_is(tmp_path: Path, monkeypatch:
     [
         ("postgresql://host/db", "no store is known by 'postgresql'.*sqlite:///FILE.*memory://"),
         ("sqlite://", "the file's name is missing.*sqlite:///FILE"),
+        ("sqlite:results.db", "the slashes are missing.*sqlite:///FILE"),
         ("json://", "no store is known by 'json'.*json://DIRECTORY"),
         ("sqlite:///", "sqlite:///FILE"),
         ("sqlite:///a.db?sync=sometimes", "sync=normal or sync=full"),

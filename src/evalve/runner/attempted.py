@@ -158,4 +158,4 @@ def _is_ours(filename: str) -> bool:
 
 _PACKAGE = __file__.rpartition("/runner/")[0]
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/")
+_OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/", f"{_PACKAGE.rpartition('/')[0]}/doteval/")

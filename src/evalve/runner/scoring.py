@@ -38,6 +38,9 @@ def to_scored(returned: Any) -> Scored:
         scores = _flat(returned.scores)
         if not scores:
             raise ResultError("the evaluation returned a Result without any score")
+        if returned.metadata:
+            for score in scores:
+                score.metadata = {**returned.metadata, **score.metadata}
         return Scored(scores, returned.prompt, returned.response)
     return Scored(_flat_or_refused(returned))
 

@@ -23,6 +23,7 @@ from evalve.show.overview import (
     overview,
     samples_line,
     status_of_experiment,
+    status_text,
     time_line,
 )
 from evalve.show.samples import Choice, chosen, samples_text
@@ -50,7 +51,7 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
     rows = [
         [
             one.name,
-            status_of_experiment(one),
+            status_text(one),
             figures.out_of(one.done, one.total),
             str(one.failed),
             *([str(one.skipped)] if skips else []),
@@ -74,7 +75,7 @@ def show_text(
     """The experiment line by line: each evaluation's scores first, then its samples."""
     experiment = experiment_named(store, name)
     evaluations = evaluations_of(store, experiment.name, evaluation)
-    status, written = status_of_experiment(experiment), figures.when(experiment.updated_at)
+    status, written = status_text(experiment), figures.when(experiment.updated_at)
     yield f"{visible(experiment.name)} · {status} · {written}"
     for one in evaluations:
         yield ""

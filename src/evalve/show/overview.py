@@ -76,6 +76,14 @@ def status_of_experiment(experiment: ExperimentInfo) -> str:
     return "complete" if experiment.total is not None and counted >= experiment.total else "partial"
 
 
+def status_text(experiment: ExperimentInfo) -> str:
+    """`complete (first 2 rows)` where not all rows were asked for."""
+    status = status_of_experiment(experiment)
+    if experiment.first_rows is None:
+        return status
+    return f"{status} (first {figures.plural(experiment.first_rows, 'row')})"
+
+
 def failure_kinds(store: Store, info: EvaluationInfo) -> dict[str, int]:
     """How many samples failed with what, the most frequent first."""
     if not info.failed:

@@ -33,6 +33,7 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 failures=_added(evaluation.failures for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
+                first_rows=min((one.first_rows for one in evaluations if one.first_rows), default=None),
             )
         )
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
@@ -55,12 +56,14 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
     counts = read_tallied(connection, evaluation_id)
     runs = connection.execute(
-        "SELECT id, started_at, ended_at, status, report FROM runs WHERE evaluation_id = ?"
+        "SELECT id, started_at, ended_at, status, report, options FROM runs WHERE evaluation_id = ?"
         " ORDER BY started_at, rowid",
         (evaluation_id,),
     ).fetchall()
-    spans = [_span(connection, evaluation_id, *run) for run in runs]
+    spans = [_span(connection, evaluation_id, *run[:5]) for run in runs]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
+    # a total that an earlier run with fewer samples left behind is no total any more
+    total = total if total is not None and total >= sum(counts.counts) else None
     return EvaluationInfo(
         id=evaluation_id,
         spec=EvaluationSpec(
@@ -70,8 +73,7 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             columns=tuple(from_json(columns)),
             fingerprint=from_json(fingerprint),
         ),
-        # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= sum(counts.counts) else None,
+        total=total,
         done=counts.counts.done,
         failed=counts.counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
@@ -83,7 +85,14 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         skipped=counts.counts.skipped,
         failures=counts.failures,
         last_run=runs[-1][3] if runs else None,
+        first_rows=_first_rows(from_json(runs[-1][5]), total) if runs else None,
     )
+
+
+def _first_rows(options: Mapping[str, Any], total: int | None) -> int | None:
+    """How many the last run was asked for, where that is what the total counts."""
+    samples = options.get("samples")
+    return samples if samples is not None and total == samples * (options.get("repeat") or 1) else None
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
