@@ -1054,6 +1054,97 @@ def test_a_call_that_was_sent_and_not_answered_counts_at_what_was_set_aside(
 
 
 @virtually
+async def test_a_call_inside_an_open_stream_is_told_that_the_budget_does_not_reach_for_both(
+    world: World,
+) -> None:
+    world.account.budget.limit_usd = 1.5  # a call may cost a dollar
+
+    async with world.gate.stream(a_request("one", stream=True), FakeSender()) as reply:
+        await anext(reply.chunks)
+        with pytest.raises(Withheld, match="set aside for streams that are open and not read"):
+            await world.gate.exchange(a_request("two"), FakeSender())
+
+
+@virtually
+async def test_a_stream_that_is_read_on_slowly_is_waited_for(world: World) -> None:
+    world.account.budget.limit_usd = 1.5
+
+    async def reads_slowly() -> None:
+        async with world.gate.stream(a_request("one", stream=True), FakeSender()) as reply:
+            async for _ in reply.chunks:
+                await asyncio.sleep(4)
+
+    reading = asyncio.create_task(reads_slowly())
+    await asyncio.sleep(0.5)
+    reply = await world.gate.exchange(a_request("two"), FakeSender())
+
+    assert reply.status == 200
+    await reading
+
+
+@pytest.mark.parametrize("opened_in_tasks", [False, True])
+def test_equal_streams_that_are_read_in_turn_do_not_wait_for_each_other(
+    opened_in_tasks: bool, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        world, sender = World(tmp_path), FakeSender()
+        contexts = [world.gate.stream(a_request(stream=True), sender) for _ in range(2)]
+        if opened_in_tasks:
+            replies = list(await asyncio.gather(*(each.__aenter__() for each in contexts)))
+        else:
+            replies = [await each.__aenter__() for each in contexts]
+
+        pieces = [[await anext(reply.chunks) for reply in replies] for _ in EVENTS]
+
+        assert pieces == [[event, event] for event in EVENTS]
+        assert len(sender.sent_at_s) == 2
+        world.store.close()
+
+    run_in_virtual_time(run())
+
+
+@virtually
+async def test_an_answer_that_breaks_off_counts_at_what_was_set_aside(world: World) -> None:
+    world.account.budget.limit_usd = 2.5
+    half = replace(ok(), body=ok().body[:20])
+
+    await world.gate.exchange(a_request("one"), FakeSender([half, failed(400)]))
+
+    assert world.account.budget.used_usd() == 1.0
+
+
+def with_document(prompt: str) -> Request:
+    document = {"type": "document", "source": {"type": "base64", "data": "JVBERi0" * 1000}}
+    content = [document, {"type": "text", "text": prompt}]
+    body = {"model": "claude-test", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
+    return replace(a_request(), body=json.dumps(body).encode())
+
+
+@virtually
+async def test_of_calls_whose_price_nobody_knows_the_first_shows_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.gate.meter = world.gate.spending._meter = Meter(lambda model, usage: usage.input_tokens / 1e6)
+    world.account.budget.limit_usd = 1.0
+    sender = FakeSender([ok(input_tokens=200_000)])
+
+    calls = [world.gate.exchange(with_document(f"{n}"), sender) for n in range(20)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    # 0.2 for the first, which goes alone; then 0.26 are set aside for each
+    assert sender.sent_at_s[:4] == [0.0, 1.0, 1.0, 1.0]
+    assert world.account.spent_usd() == pytest.approx(0.8)
+    assert sum(isinstance(outcome, Withheld) for outcome in outcomes) == 16
+    assert [
+        record.getMessage()
+        for record in caplog.records
+        if "nobody can know what they cost, for they have attachments" in record.getMessage()
+    ]
+    world.store.close()
+
+
+@virtually
 async def test_a_call_that_never_reached_the_provider_costs_nothing(world: World) -> None:
     world.account.budget.limit_usd = 1.5
     await world.gate.exchange(

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
-from evalve.gate.budget import Budget
+from evalve.gate.budget import Budget, RunBudget
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -31,7 +31,7 @@ class Account:
         self, mode: CacheMode, *, budget_usd: float | None = None, spent_before_usd: float = 0.0
     ) -> None:
         self.mode: CacheMode = mode
-        self.budget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+        self.budget: RunBudget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
         self.refreshed: set[bytes] = set()
         """What `refresh` has asked for anew already; it is not asked for a third time."""
         self.scopes: set[str] = set()

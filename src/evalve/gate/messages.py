@@ -136,6 +136,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    long_cache_write_tokens: int = 0
+    """Of those written to a cache, those that it keeps for an hour, which costs more."""
 
     @property
     def total_input_tokens(self) -> int:

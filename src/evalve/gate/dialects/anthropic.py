@@ -20,6 +20,7 @@ from evalve.gate.dialects.answer_parts import (
     is_stream,
     kind_by_status,
     kind_of,
+    mapping_at,
     moved_to,
     problem_of,
     safe_text,
@@ -131,7 +132,7 @@ class AnthropicDialect:
             return _usage_of_stream(body)
         parsed = self._parsed(body)
         said = parsed.get("usage") if isinstance(parsed, dict) else None
-        return _usage(said) if isinstance(said, dict) else None
+        return usage_of_claude(said) if isinstance(said, dict) else None
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         """Priority-tier headers are left out: past that tier a request is served from the standard limits."""
@@ -214,12 +215,15 @@ def _cost(input_tokens: float, output_tokens: float) -> Cost:
     }
 
 
-def _usage(said: Mapping[str, Any]) -> Usage:
+def usage_of_claude(said: Mapping[str, Any]) -> Usage:
+    """What was written to the prompt cache for an hour stands beside the sum of all that was written."""
+    long = counted(mapping_at(said, "cache_creation").get("ephemeral_1h_input_tokens")) or 0
     return Usage(
         input_tokens=counted(said.get("input_tokens")) or 0,
         output_tokens=counted(said.get("output_tokens")) or 0,
         cache_read_tokens=counted(said.get("cache_read_input_tokens")) or 0,
-        cache_write_tokens=counted(said.get("cache_creation_input_tokens")) or 0,
+        cache_write_tokens=max(counted(said.get("cache_creation_input_tokens")) or 0, long),
+        long_cache_write_tokens=long,
     )
 
 
@@ -236,7 +240,7 @@ def _usage_of_stream(body: bytes) -> Usage | None:
     ended = final.get("usage")
     said = {**(started if isinstance(started, dict) else {})}
     said.update({k: v for k, v in ended.items() if v is not None} if isinstance(ended, dict) else {})
-    return _usage(said) if said else None
+    return usage_of_claude(said) if said else None
 
 
 def _stated(headers: Mapping[str, str], prefix: str, rounding: float) -> Stated | None:
