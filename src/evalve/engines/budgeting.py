@@ -96,7 +96,7 @@ class WorkersSpending:
     """The parent's half, for one try of a sample."""
 
     def __init__(self, context: SampleContext, tell: Callable[[Any], None]) -> None:
-        self._budget: Any = None if context.account is None else context.account.budget
+        self._account = context.account
         self._tell = tell
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._granted: dict[int, Any] = {}
@@ -113,10 +113,10 @@ class WorkersSpending:
             self._release(message.ahead, is_unknown=message.is_unknown)
         elif message.is_unread:
             self._unread.append(message.ahead)
-            self._budget.stand_still(message.ahead)
+            self._account.budget.stand_still(message.ahead)
         else:
             self._unread.remove(message.ahead)
-            self._budget.go_on(message.ahead)
+            self._account.budget.go_on(message.ahead)
 
     async def end(self) -> None:
         """What the worker did not give back may have been spent: it was killed, or left a stream open."""
@@ -130,8 +130,8 @@ class WorkersSpending:
     async def _reserve(self, message: Reserve) -> None:
         refusal = None
         try:
-            if self._budget is not None:
-                await self._budget.reserve(lambda: message.ahead)
+            if self._account is not None:
+                await self._account.budget.reserve(lambda: message.ahead)
                 self._held.append(message.ahead)
                 self._granted[message.number] = message.ahead
         except Exception as error:  # that the budget is spent, for the worker to raise
@@ -149,5 +149,5 @@ class WorkersSpending:
             self._held.remove(ahead)
             if ahead in self._unread:
                 self._unread.remove(ahead)
-                self._budget.go_on(ahead)
-            self._budget.release(ahead, is_unknown=is_unknown)
+                self._account.budget.go_on(ahead)
+            self._account.budget.release(ahead, is_unknown=is_unknown)
