@@ -35,6 +35,7 @@ from evalve.contracts import (
 from evalve.errors import ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
+from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.leaving import leave_the_rest
@@ -176,6 +177,8 @@ class _Journey:
                 if asked.trace == "off"
                 else partial(Trace, keep_file=store.keep_artefact, secrets=secrets),
                 account=None if calls is None else calls.account,
+                function=made_of(evaluation.spec.fingerprint),
+                may_ask=asked.cache != "read",
             ),
             engine=self.engine,
             lenders=evaluation.lenders,

@@ -21,6 +21,8 @@ class Attempt:
 
     sample: Sample
     repeat: int
+    failed_calls_json: str | None = None
+    """What its calls came to when it failed in an earlier run."""
 
 
 class Plan:
@@ -119,7 +121,7 @@ class Plan:
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
                 if is_other_row or was.status == "failed":
-                    attempts.append(Attempt(sample, repeat))
+                    attempts.append(Attempt(sample, repeat, None if is_other_row else was.failed_calls_json))
                     self.failed_before += was.status == "failed" and not is_other_row
                 else:
                     self.skipped += 1

@@ -11,6 +11,7 @@ from evalve.clock import LOOP_CLOCK
 from evalve.contracts import SAMPLE, CallLog, Engine, Lender, RecordDraft, SampleContext, Tally
 from evalve.errors import LenderError, SampleTimeout
 from evalve.jsontext import to_json
+from evalve.runner.asking import asks_anew, noted, recall
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
 from evalve.runner.failing import is_skip
@@ -38,6 +39,10 @@ class SampleSettings:
     """`None` where tracing is off."""
     account: Any
     """The gate's: cache mode, budget and totals of the run."""
+    function: str = ""
+    """What it is made of, as `asking.made_of` names it."""
+    may_ask: bool = True
+    """Whether a provider may be asked for what is not in the cache."""
 
 
 class SampleRunner:
@@ -74,6 +79,8 @@ class SampleRunner:
         new_trace = self._settings.new_trace
         trace = None if new_trace is None else new_trace()
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
+        if body.attempt.failed_calls_json is not None and self._settings.may_ask:
+            recall(attempt.calls, body.attempt.failed_calls_json, self._settings.function)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
         try:
@@ -96,9 +103,8 @@ class SampleRunner:
         """Wait for the next try; false where the run stops first."""
         asked_again = attempt.error is None
         attempt.note_try(self._settings.run_id, asked_again=asked_again)
-        if not asked_again and attempt.failure is not None and attempt.failure.failure_class != "code":
-            # the same questions again; a result, or code that could not use an answer, asks for new ones
-            attempt.calls.ordinals.clear()
+        if not asks_anew(attempt):
+            attempt.calls.ordinals.clear()  # the same questions again
         waits_from_s = self._loop.time()
         try:
             await attempt.surroundings.parked_between_tries(LOOP_CLOCK.sleep(delay_s), reason)
@@ -284,7 +290,7 @@ class SampleRunner:
             tries=attempt.tries,
             history_json=history,
             run_id=self._settings.run_id,
-            calls_json=_calls_json(attempt.calls),
+            calls_json=_calls_json(attempt.calls, noted(attempt, self._settings.function)),
             failure_class=failure.failure_class
             if failure is not None and attempt.status == "failed"
             else None,
@@ -300,12 +306,12 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-def _calls_json(calls: CallLog) -> str | None:
+def _calls_json(calls: CallLog, asked: dict[str, Any]) -> str | None:
     if not calls.requests and not calls.cached:
         return None
     plain = asdict(calls)
     del plain["ordinals"]
-    return to_json(plain)
+    return to_json(plain | asked)
 
 
 def _is_running(body: Body) -> bool:

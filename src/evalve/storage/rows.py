@@ -26,7 +26,10 @@ _COLUMNS_WITHOUT_TEXTS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
-_KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
+_KNOWN = (
+    "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END"
+    " FROM records WHERE id IN ({})"
+)
 
 
 def read_records(
@@ -105,8 +108,15 @@ def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterato
         record_range(evaluation_id),
     )
     for sample_id, repeat, status, row_hash, working_s, calls in rows:
-        made = None if calls is None else from_json(calls)
+        made = _calls(calls)
         yield Measured(sample_id, repeat, status, row_hash, working_s, made)
+
+
+def _calls(text: str | None) -> dict[str, Any] | None:
+    """The figures; which questions a failed sample asked is for the next run alone."""
+    if text is None:
+        return None
+    return {name: figure for name, figure in from_json(text).items() if not isinstance(figure, dict)}
 
 
 def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:
@@ -129,8 +139,8 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, status, place, working_s, row_hash in rows:
-            found[key_of[record_id]] = Known(status, place, working_s, row_hash)
+        for record_id, *known in rows:
+            found[key_of[record_id]] = Known(*known)
     return found
 
 
@@ -173,7 +183,7 @@ def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
         working_s=working_s,
         tries=tries,
         history=[] if history is None else [Try(**entry) for entry in from_json(history)],
-        calls=None if calls is None else from_json(calls),
+        calls=_calls(calls),
         lent=None if lent is None else from_json(lent),
         id=record_id,
     )
