@@ -1,7 +1,7 @@
 """Which questions a sample has asked, where its failure may be about the answers: tried again, it asks anew.
 
 Only failures of the network and of the gate ask for the same answers again. Otherwise an answer that cannot
-be read would be taken from the cache for ever, in the next run too. A function that was changed since may well
+be read would come from the cache for ever, in the next run too. A function that was changed since may well
 be able to read it.
 """
 
