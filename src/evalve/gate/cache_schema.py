@@ -7,6 +7,8 @@ import os
 import sqlite3
 from pathlib import Path
 
+from evalve.filesystems import on_network
+
 _APPLICATION_ID = 0x65766331  # tells a cache from another program's database
 _VERSION = 1
 
@@ -70,7 +72,9 @@ def make_tables(connection: sqlite3.Connection, directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that room can be given back in steps
+        # the log of WAL is shared in memory, which machines that share a file do not
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if on_network(directory) else 'WAL'}")
         connection.execute("BEGIN IMMEDIATE")
         if version_of(connection) == 0:
             for statement in _TABLES:
