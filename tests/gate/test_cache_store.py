@@ -475,11 +475,14 @@ async def test_what_could_not_be_written_is_written_at_the_end(
     monkeypatch.setattr("evalve.gate.cache_file._WRITE_WITHIN_S", 0.1)
     store = CacheStore(tmp_path)
     await store.put(key_of("before"), ENTRY)
-    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None)
+    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None, check_same_thread=False)
     locking.execute("BEGIN IMMEDIATE")
     await store.put(key_of("one"), ENTRY)
-    locking.close()
+    unlocking = threading.Timer(0.5, lambda: locking.execute("COMMIT"))
+    unlocking.start()
     store.close()
+    unlocking.join()
+    locking.close()
 
     again = CacheStore(tmp_path)
     assert again.get(key_of("one")) == ENTRY
@@ -489,6 +492,7 @@ async def test_what_could_not_be_written_is_written_at_the_end(
 async def test_a_file_that_is_never_unlocked_is_told_of_with_what_was_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("evalve.gate.cache_file.PATIENCE_S", 0.2)
     monkeypatch.setattr("evalve.gate.cache_file._WRITE_WITHIN_S", 0.1)
     store = CacheStore(tmp_path)
     await store.put(key_of("before"), ENTRY)

@@ -39,6 +39,7 @@ _NAME = "responses.db"
 _WRITE_WITHIN_S = 5.0
 _READ_WITHIN_S = 0.25  # on the caller's loop; readers wait for nobody, except on a network
 _WRITE_WITHIN_S_WHEN_LOCKED = 0.05
+PATIENCE_S = 60.0
 LOCKED_FOR_S = 30.0
 """After it could not be written for another program's lock, so long nobody waits for that lock again."""
 _CACHE_KIB = 4096
@@ -75,6 +76,7 @@ class CacheFile:
         """Generations of connections whose file somebody has removed."""
         self._locked_until_s = 0.0
         """By another program, as far as is known."""
+        self._is_patient = False
         self._warned: set[str] = set()
         self._closed = False
         self._resting = False
@@ -133,6 +135,14 @@ class CacheFile:
             self._warned.add(about)
             _LOG.warning("%s: %s", self.path, message)
 
+    def be_patient(self, answers: int) -> None:
+        """From now on wait longer for another program's lock: these are the last answers to be written."""
+        if self._is_locked():
+            self._is_patient = True
+            self.warn(
+                "patience", f"{answers} answers wait, at most {PATIENCE_S:.0f} s, for it to be unlocked"
+            )
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -154,8 +164,12 @@ class CacheFile:
             return None
 
     def _within_s(self) -> float:
-        is_locked = self._locked_until_s > self._now_s()
-        return _WRITE_WITHIN_S_WHEN_LOCKED if is_locked else _WRITE_WITHIN_S
+        if self._is_patient:
+            return PATIENCE_S
+        return _WRITE_WITHIN_S_WHEN_LOCKED if self._is_locked() else _WRITE_WITHIN_S
+
+    def _is_locked(self) -> bool:
+        return self._locked_until_s > self._now_s()
 
     def _now_s(self) -> float:
         return self._clock.utc_now().timestamp()
@@ -207,6 +221,7 @@ class CacheFile:
                 connection = self._connected()
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
+                    self._let_go()  # what it was opened in may have been removed: the next begins anew
                     raise
                 self._end_generation(error)
             else:

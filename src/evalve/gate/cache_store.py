@@ -111,7 +111,10 @@ class CacheStore:
         # on this thread: from Python 3.12 on an interpreter that ends starts no other
         last = InlineWriter(self.file)
         self._write_uses(last)
-        for key, entry in self._unwritten.take():
+        late = self._unwritten.take()
+        if late:
+            self.file.be_patient(len(late))
+        for key, entry in late:
             if not last.carry_out(self._put(key, entry)):
                 self._unwritten.add(key, entry)
         if lost := self._unwritten.lost():
