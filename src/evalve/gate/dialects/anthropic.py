@@ -9,6 +9,7 @@ from typing import Any
 
 from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
+    THROTTLED,
     ParsedOnce,
     Refusal,
     amazon_name,
@@ -25,6 +26,7 @@ from evalve.gate.dialects.answer_parts import (
     problem_of,
     safe_text,
 )
+from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import count, seconds_until
 from evalve.gate.dialects.request_parts import (
     address,
@@ -35,6 +37,7 @@ from evalve.gate.dialects.request_parts import (
     undated,
     whole_number,
 )
+from evalve.gate.dialects.stated_limits import stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
 
 HOST = "api.anthropic.com"
@@ -63,7 +66,7 @@ _FAST_LIMIT_HEADERS: tuple[tuple[Dimension, str, float], ...] = (
     ("output_tokens", "anthropic-fast-output-tokens-", TOKEN_ROUNDING),
 )
 KIND_BY_TYPE: dict[str, ProblemKind] = {
-    "ThrottlingException": "rate_limit",  # Amazon's, with a status of 400 or 403
+    **THROTTLED,
     "overloaded_error": "overload",
     "rate_limit_error": "rate_limit",
     "billing_error": "spent",
@@ -145,7 +148,7 @@ class AnthropicDialect:
         total = _stated(headers, "anthropic-ratelimit-tokens-", TOKEN_ROUNDING)
         if total is not None and not _repeats(total, stated):
             stated["tokens"] = total
-        return stated
+        return stated or stated_limits(headers)  # of a proxy, or of another's server
 
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
@@ -189,7 +192,7 @@ class AnthropicDialect:
         said = f"{who} answered {reply.status} {code or type_}".rstrip() + moved_to(reply)
         said = safe_text(f"{said}: {text}")
         refusal = self._refusal(reply, code, text) if kind == "rate_limit" else None
-        return problem_of(kind, reply, said, refusal)
+        return problem_of(kind, reply, said, refusal, retry_delay_s(error))
 
     def _refusal(self, reply: Reply, code: str, text: str) -> Refusal | None:
         if code == "ramp_limit_exceeded":

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from evalve.gate.dialects.answer_forms import is_message
-from evalve.gate.dialects.answer_parts import Refusal, Told, amazon_name, mapping_at
+from evalve.gate.dialects.answer_parts import THROTTLED, Refusal, Told, amazon_name, mapping_at
 from evalve.gate.dialects.anthropic import KIND_BY_TYPE, AnthropicDialect, usage_of_claude
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
@@ -37,8 +37,7 @@ _MAX_OUTPUT = (
     "max_new_tokens",
 )
 _KIND_BY_NAME: dict[str, ProblemKind] = {
-    "throttlingexception": "rate_limit",
-    "toomanyrequestsexception": "rate_limit",
+    **{name.lower(): kind for name, kind in THROTTLED.items()},
     "serviceunavailableexception": "overload",
     "modelnotreadyexception": "overload",
     "internalserverexception": "server",

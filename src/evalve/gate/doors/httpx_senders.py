@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from evalve.gate.doors.httpx_parts import Library
 from evalve.gate.messages import Reply, Request, SendError, StreamedReply
-from evalve.gate.sender import FRAMING, env_proxy
+from evalve.gate.sender import FRAMING, env_proxy, with_date
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ def _as_their_request(library: Library, request: Request, extensions: Mapping[st
 
 
 def _own_headers(response: Any) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if name not in FRAMING}
+    return with_date({name: value for name, value in response.headers.items() if name not in FRAMING})
 
 
 @contextmanager
