@@ -2,8 +2,8 @@
 
 Three families: OpenAI's (`x-ratelimit-limit-requests` and its many kin), the plain one (`x-ratelimit-limit`),
 and the IETF's drafts (`ratelimit-limit`, then `ratelimit: limit=…`, then `ratelimit: "name";r=…` with its
-policy). A limit for longer than two minutes is left out: calls are paced by the minute, and it would be spread
-over a day.
+policy). A limit for longer than two minutes is left out: calls are paced by the minute, and a day's would be
+spread over the day.
 """
 
 from __future__ import annotations
