@@ -10,7 +10,7 @@ from evalve.options import OPTIONS
 PREFIX = "EVALVE_"
 LIMITS = "EVALVE_LIMITS_"
 """Then a provider or a host, `_`, and one of the keys."""
-LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S")
+LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S", "ACCOUNT")
 KNOWN = (
     *(option.env for option in OPTIONS),
     "EVALVE_CACHE_DIR",
