@@ -7,12 +7,13 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
@@ -22,6 +23,7 @@ from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
+from evalve.gate.doors.httpx_senders import AsyncTransportSender
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
 from evalve.gate.limiter import Limiter
@@ -46,6 +48,7 @@ from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings
+from loopback import read_request, serving
 
 KEY = "sk-very-secret-0123456789"
 URL = "https://api.anthropic.com/v1/messages"
@@ -523,6 +526,68 @@ async def test_a_connection_that_keeps_failing_is_an_error_in_the_end(world: Wor
 
     assert len(sender.sent_at_s) == 6
     assert await world.in_flight() == 0
+
+
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(ok().body)
+UNREADABLE = {
+    "brotli": HEADERS + b"Content-Encoding: br\r\nContent-Length: 4\r\n\r\n\x0b\x01\x80\x03",
+    "zstd": HEADERS + b"Content-Encoding: zstd\r\nContent-Length: 4\r\n\r\n\x28\xb5\x2f\xfd",
+    "broken gzip": HEADERS + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+    "two lengths": HEADERS + LENGTH + LENGTH + b"\r\n" + ok().body,
+    "500 headers": HEADERS + b"X-A: 1\r\n" * 500 + LENGTH + b"\r\n" + ok().body,
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "deep": HEADERS + b"Content-Length: 10000\r\n\r\n" + b"[" * 5000 + b"]" * 5000,
+    "501": b"HTTP/1.1 501 Not Implemented\r\nContent-Length: 2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("network", ["aiohttp", "httpx"])
+@pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
+async def test_what_no_repeat_would_make_readable_is_asked_for_once(
+    answer: bytes, network: str, world: World
+) -> None:
+    asked = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        asked += 1
+        writer.write(answer)
+        await writer.drain()
+
+    async with serving(handle) as port, httpx.AsyncHTTPTransport() as transport, AsyncExitStack() as end:
+        sender: Sender = AsyncTransportSender(httpx, transport, {})
+        if network == "aiohttp":
+            sender = AiohttpSender()
+            end.push_async_callback(sender.aclose)
+        request = a_request(url=f"http://127.0.0.1:{port}/v1/messages")
+        with suppress(SendError):
+            await world.gate.exchange(request, sender)
+
+    assert asked == 1
+
+
+async def test_a_stream_whose_lines_end_with_a_bare_cr_is_read_and_kept(world: World) -> None:
+    body = b"".join(EVENTS).replace(b"\n", b"\r")
+    asked = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        asked += 1
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        await writer.drain()
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        request = a_request(url=f"http://127.0.0.1:{port}/v1/messages", stream=True)
+        first, second = [await world.chunks(request, sender) for _ in range(2)]
+        await sender.aclose()
+
+    assert b"".join(first) == b"".join(second) == body
+    assert asked == 1
 
 
 @virtually

@@ -92,7 +92,7 @@ async def test_what_no_repeat_could_make_readable_is_told_from_a_lost_connection
             await sender.send(post(port))
         await sender.aclose()
     problem = caught.value.as_problem()
-    assert (caught.value.reached, problem.kind) == (True, "no_answer")
+    assert (caught.value.reached, problem.kind) == (True, "unreadable")
 
 
 async def test_a_date_to_come_back_at_is_given_the_date_at_which_it_came() -> None:

@@ -110,7 +110,7 @@ def test_after_a_refusal_for_speeding_up_the_share_is_shown() -> None:
 def test_a_limit_whose_level_is_not_known_yet() -> None:
     lines = shown(replace(SCOPE, limits=[LimitNow("requests", 50, STATED)], holders=[], in_flight=0))
 
-    assert lines[3] == "  requests          50      –    –     –          0"
+    assert lines[3] == "  requests          50      –         –          0"
 
 
 @pytest.mark.parametrize(
