@@ -119,9 +119,9 @@ _RUNS = Accounts()
 
 
 @contextmanager
-def calls_of(options: Options, *, spent_before_usd: float = 0.0) -> Iterator[Calls]:
+def calls_of(options: Options, *, spent_before_usd: float = 0.0, shares: int = 1) -> Iterator[Calls]:
     """In the block, a run is under way whose calls are treated as its options ask."""
-    calls = Calls(options, spent_before_usd)
+    calls = Calls(options, spent_before_usd, shares)
     with _RUNS.open(calls.account):
         yield calls
 
@@ -145,9 +145,13 @@ class Calls:
     A run whose samples call no model builds no gate.
     """
 
-    def __init__(self, options: Options, spent_before_usd: float = 0.0) -> None:
-        mode = cache_mode(options, Environment(os.environ))
-        self.account = Account(mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd)
+    def __init__(self, options: Options, spent_before_usd: float = 0.0, shares: int = 1) -> None:
+        self.account = Account(
+            cache_mode(options, Environment(os.environ)),
+            budget_usd=options.budget_usd,
+            spent_before_usd=spent_before_usd,
+            shares=shares,
+        )
 
     async def utilisation(self) -> list[dict[str, Any]]:
         used, built = self.account.admitted, _HOUSES.get(os.getpid())

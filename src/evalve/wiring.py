@@ -137,8 +137,11 @@ _TOLD: set[str] = set()
 class Purse:
     """What the evaluations of one process have spent together, those that broke included."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: int = 1) -> None:
         self.spent_usd = 0.0
+        self.spent_by_fixtures_usd: Callable[[], float] = lambda: 0.0
+        self.shares = shares
+        """Among how many processes the budget was divided."""
 
     @contextmanager
     def paying(self, used_usd: Callable[[], float]) -> Iterator[None]:
@@ -164,7 +167,11 @@ async def run_recording(
             progress.note(text)
     purse = purse or Purse()
     with (
-        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd) as calls,
+        gating.calls_of(
+            evaluation.options,
+            spent_before_usd=purse.spent_usd + purse.spent_by_fixtures_usd(),
+            shares=purse.shares,
+        ) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):
         return await run_evaluation(

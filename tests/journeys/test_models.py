@@ -219,7 +219,7 @@ def test_a_budget_that_is_spent_under_xdist_says_so(project: Project, provider: 
     )
 
     assert ended.code == 2
-    assert any("the budget of 0.0006 USD is used up" in line for line in ended.summary)
+    assert any("one of 2 shares of the budget of 0.0012 USD is used up" in line for line in ended.summary)
     assert "crashed" not in ended.all
     assert any("To go on: pytest eval_sums.py" in line for line in ended.summary)
 

@@ -28,10 +28,17 @@ class Account:
     """One for each run, and one for the process. Any thread and loop may use it."""
 
     def __init__(
-        self, mode: CacheMode, *, budget_usd: float | None = None, spent_before_usd: float = 0.0
+        self,
+        mode: CacheMode,
+        *,
+        budget_usd: float | None = None,
+        spent_before_usd: float = 0.0,
+        shares: int = 1,
     ) -> None:
         self.mode: CacheMode = mode
-        self.budget: RunBudget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+        self.budget: RunBudget = Budget(
+            self.spent_usd, budget_usd, before_usd=spent_before_usd, shares=shares
+        )
         self.refreshed: set[bytes] = set()
         """What `refresh` has asked for anew already; it is not asked for a third time."""
         self.scopes: set[str] = set()

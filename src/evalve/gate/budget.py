@@ -28,6 +28,7 @@ class Ahead:
 
 
 NOTHING = Ahead()
+_ROUNDING_USD = 1e-9
 
 
 class RunBudget(Protocol):
@@ -72,10 +73,13 @@ class Budget:
         limit_usd: float | None = None,
         *,
         before_usd: float = 0.0,
+        shares: int = 1,
     ) -> None:
+        """`shares` is among how many processes a person's budget was divided."""
         self.limit_usd = limit_usd
         self._before_usd = before_usd
         """What others have spent of what a person set; the limit is what they left of it."""
+        self._shares = shares
         self._spent_usd = spent_usd
         self._lock = threading.Lock()
         self._calls = 0
@@ -147,7 +151,7 @@ class Budget:
             return False
         if ahead.goes_alone:
             return not self._calls
-        return ahead.usd <= left_usd - self._under_way_usd
+        return ahead.usd <= left_usd - self._under_way_usd + _ROUNDING_USD
 
     def _refusal(self, limit_usd: float, spent_usd: float, ahead: Ahead) -> str:
         before_usd = self._before_usd
@@ -160,7 +164,7 @@ class Budget:
                 f", {self._under_way_usd:.4f} USD set aside for streams that are open and not read:"
                 " read them to their end, or close them"
             )
-        return (
-            f"the budget of {limit_usd + before_usd:g} USD is used up"
-            f" ({spent_usd + before_usd:.4f} USD spent{unread}): {another}"
-        )
+        whole = f"the budget of {(limit_usd + before_usd) * self._shares:g} USD"
+        if self._shares > 1:
+            whole = f"one of {self._shares} shares of {whole}"
+        return f"{whole} is used up ({spent_usd + before_usd:.4f} USD spent{unread}): {another}"
