@@ -1065,7 +1065,7 @@ async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> 
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
-    assert world.account.spent_usd() == pytest.approx(1.6)
+    assert world.account.spent_usd() == pytest.approx(1.7)
 
 
 @virtually
