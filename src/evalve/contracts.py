@@ -121,6 +121,8 @@ class Known:
     index: int
     working_s: float
     row_hash: int | None = None
+    failed_calls_json: str | None = None
+    """What its calls came to (`RecordDraft.calls_json`), where it failed."""
 
 
 Observation = tuple[str, int, list[Score]]

@@ -71,7 +71,7 @@ def upstreams() -> dict[str, Upstream]:
     from evalve.gate.doors.gateway.environment import seen_from_behind
     from evalve.gate.doors.gateway.upstreams import upstreams_from
 
-    models = getattr(read_configuration(Path.cwd()), "models", None)
+    models = read_configuration(Path.cwd()).models
     return upstreams_from(Environment(seen_from_behind(Environment(os.environ))), models)
 
 

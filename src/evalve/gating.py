@@ -17,7 +17,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from evalve.gate.estimates import Estimates
     from evalve.gate.exchange import Gate
     from evalve.gate.limiter import Limiter
-    from evalve.gate.messages import Call, Limits
+    from evalve.gate.messages import Call, Dialect, Limits, Request
     from evalve.gate.prices import Prices
     from evalve.gate.queueing import Hold
     from evalve.gate.sender import AiohttpSender
@@ -64,6 +65,8 @@ class GateHouse:
     estimates: Estimates
     estimates_path: Path
     limits_for: Callable[[Call], Limits]
+    named: Callable[[Call], Call]
+    """A call under the account that a person named for it."""
     connection: Connection
     endings: tuple[Callable[[], None], ...]
 
@@ -119,13 +122,17 @@ _RUNS = Accounts()
 
 @contextmanager
 def calls_of(
-    options: Options, *, spent_before_usd: float = 0.0, budget: SharedBudget | None = None
+    options: Options,
+    *,
+    spent_before_usd: float = 0.0,
+    shares: int = 1,
+    budget: SharedBudget | None = None,
 ) -> Iterator[Calls]:
     """In the block, a run is under way whose calls are treated as its options ask.
 
     With a `budget` that it shares with others, its own does not count.
     """
-    calls = Calls(options, spent_before_usd, budget)
+    calls = Calls(options, spent_before_usd, shares, budget)
     with _RUNS.open(calls.account):
         yield calls
 
@@ -150,11 +157,18 @@ class Calls:
     """
 
     def __init__(
-        self, options: Options, spent_before_usd: float = 0.0, budget: SharedBudget | None = None
+        self,
+        options: Options,
+        spent_before_usd: float = 0.0,
+        shares: int = 1,
+        budget: SharedBudget | None = None,
     ) -> None:
-        mode = cache_mode(options, Environment(os.environ))
         self.account = Account(
-            mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd, shared=budget
+            cache_mode(options, Environment(os.environ)),
+            budget_usd=options.budget_usd,
+            spent_before_usd=spent_before_usd,
+            shares=shares,
+            shared=budget,
         )
 
     async def utilisation(self) -> list[dict[str, Any]]:
@@ -222,8 +236,14 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     limiter = Limiter(state, limits_for=limits_of)
     estimates_path = state_directory(environ) / "estimates.json"
     estimates = _kept_estimates(estimates_path)
+    whose = account_namer(configuration, environ)
+
+    def read(request: Request) -> tuple[Dialect, Call] | None:
+        understood = recognised(request)
+        return understood and (understood[0], whose(understood[1]))
+
     gate = Gate(
-        read=recognised,
+        read=read,
         cache=cache,
         retries=Retries(),
         limiter=limiter,
@@ -243,6 +263,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
         estimates=estimates,
         estimates_path=estimates_path,
         limits_for=limits_of,
+        named=whose,
         connection=Connection(
             gate=gate,
             sender=sender,
@@ -271,6 +292,26 @@ def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> C
         return Limits()
 
     return limits_of
+
+
+def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> Callable[[Call], Call]:
+    """Names whose limits a call is under: its key's, unless a person said that all keys are one account's."""
+    from evalve.gate.dialects.request_parts import hash_of
+    from evalve.gate.presets import account_for, read_limits
+
+    configured = read_limits(configuration.limits)
+
+    @cache
+    def account_at(host: str, provider: str, dialect: str) -> str | None:
+        names = dict.fromkeys([host, provider, dialect])
+        found = (account_for(name, configured, environ) for name in names)
+        return next((hash_of(f"account/{account}") for account in found if account is not None), None)
+
+    def named(call: Call) -> Call:
+        account = account_at(call.host, call.provider, call.dialect)
+        return call if account is None else replace(call, key_hash=account)
+
+    return named
 
 
 def limit_state(environ: Mapping[str, str]) -> LimitState:
@@ -439,5 +480,5 @@ def limiter(name: str, *, api_key: str | None = None, base_url: str | None = Non
     from evalve.gate.background import SHARED
     from evalve.gate.doors.limiting import ScopeLimiter
 
-    call = model(name, api_key=api_key, base_url=base_url).call()
+    call = house().named(model(name, api_key=api_key, base_url=base_url).call())
     return ScopeLimiter(house().limiter, call, combined=call.dialect == "openai", call_sync=SHARED.call)

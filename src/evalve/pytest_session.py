@@ -51,6 +51,7 @@ class EvalveSession:
         self._experiment_flag = experiment_flag
         self._folder = project_folder(Path(config.invocation_params.dir))
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
+        self._purse = wiring.Purse()
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._lent = 0
@@ -66,7 +67,6 @@ class EvalveSession:
         self._is_checked = False
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
-        self._purse = wiring.Purse()
         self._calls_of_fixtures: Account | None = None
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
@@ -87,7 +87,8 @@ class EvalveSession:
             settings = replace(settings, experiment=lent["name"], named=lent["named"])
             asked = settings.options_for_any()
             if asked.budget_usd is not None:  # together the workers may spend what one process might
-                share_usd = asked.budget_usd / self._worker["workercount"]
+                self._purse.shares = self._worker["workercount"]
+                share_usd = asked.budget_usd / self._purse.shares
                 settings = replace(settings, said=replace(settings.said, budget_usd=share_usd))
         return settings
 
@@ -133,6 +134,7 @@ class EvalveSession:
             self._lock(evaluation)
         asked = self._settings.options_for_any()
         self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
+        self._purse.spent_by_fixtures_usd = self._calls_of_fixtures.budget.used_usd
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for item in items:
@@ -370,8 +372,8 @@ class EvalveSession:
         for_all_usd = self._settings.options_for_any().budget_usd
         if for_all_usd is None:
             return options
-        by_fixtures_usd = 0.0 if self._calls_of_fixtures is None else self._calls_of_fixtures.spent_usd()
-        return replace(options, budget_usd=max(0.0, for_all_usd - self._purse.spent_usd - by_fixtures_usd))
+        used_usd = self._purse.spent_usd + self._purse.spent_by_fixtures_usd()
+        return replace(options, budget_usd=max(0.0, for_all_usd - used_usd))
 
     @contextmanager
     def _leaving_the_rest_to_fixtures(self) -> Iterator[None]:

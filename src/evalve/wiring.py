@@ -147,8 +147,11 @@ _TOLD: set[str] = set()
 class Purse:
     """What the evaluations of one process have spent together, those that broke included."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: int = 1) -> None:
         self.spent_usd = 0.0
+        self.spent_by_fixtures_usd: Callable[[], float] = lambda: 0.0
+        self.shares = shares
+        """Among how many processes the budget was divided."""
 
     @contextmanager
     def paying(self, used_usd: Callable[[], float]) -> Iterator[None]:
@@ -176,7 +179,12 @@ async def run_recording(
     purse = purse or Purse()
     with (
         gateways.used() if evaluation.options.gateway else nullcontext(),
-        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd, budget=budget) as calls,
+        gating.calls_of(
+            evaluation.options,
+            spent_before_usd=purse.spent_usd + purse.spent_by_fixtures_usd(),
+            shares=purse.shares,
+            budget=budget,
+        ) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):
         return await run_evaluation(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
-from evalve.gate.budget import Budget, SharedBudget
+from evalve.gate.budget import Budget, RunBudget, SharedBudget
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -33,11 +33,12 @@ class Account:
         *,
         budget_usd: float | None = None,
         spent_before_usd: float = 0.0,
+        shares: int = 1,
         shared: SharedBudget | None = None,
     ) -> None:
         self.mode: CacheMode = mode
-        self.budget = (
-            Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+        self.budget: RunBudget = (
+            Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd, shares=shares)
             if shared is None
             else shared.joined_by(self.spent_usd)
         )

@@ -67,6 +67,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 def make_tables(connection: sqlite3.Connection, directory: Path) -> None:
     """Of several processes that try at once, one does."""
     with taking_turns(directory):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that room can be given back in steps
         use_journal(connection, journal_for(directory))
         connection.execute("BEGIN IMMEDIATE")
         if version_of(connection) == 0:

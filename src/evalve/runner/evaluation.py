@@ -43,6 +43,7 @@ from evalve.contracts import (
 from evalve.errors import DatasetError, ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
+from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.leaving import runs_on_this_loop
@@ -226,6 +227,8 @@ class _Journey:
                 else partial(Trace, keep_file=store.keep_artefact, secrets=secrets),
                 account=None if calls is None else calls.account,
                 host=host,
+                function=made_of(evaluation.spec.fingerprint),
+                may_ask=asked.cache != "read",
             ),
             engine=self.engine,
             lenders=evaluation.lenders,

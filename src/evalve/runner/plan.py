@@ -26,6 +26,8 @@ class Attempt:
     repeat: int
     deaths: int = 0
     """How many processes have died while it was under way."""
+    failed_calls_json: str | None = None
+    """What its calls came to when it failed in an earlier run."""
 
     @property
     def runs_alone(self) -> bool:
@@ -147,7 +149,8 @@ class Plan:
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
                 if is_other_row or was.status == "failed":
-                    attempts.append(Attempt(sample, repeat, deaths))
+                    failed_calls_json = None if is_other_row else was.failed_calls_json
+                    attempts.append(Attempt(sample, repeat, deaths, failed_calls_json))
                     self.failed_before += was.status == "failed" and not is_other_row
                 else:
                     self.skipped += 1

@@ -23,6 +23,7 @@ from evalve.contracts import (
 )
 from evalve.errors import LenderError, ProcessDied, SampleTimeout
 from evalve.jsontext import to_json
+from evalve.runner.asking import asks_anew, noted, recall
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
 from evalve.runner.failing import is_skip
@@ -54,6 +55,10 @@ class SampleSettings:
     """`None` where tracing is off."""
     account: Any
     """The gate's: cache mode, budget and totals of the run."""
+    function: str = ""
+    """What it is made of, as `asking.made_of` names it."""
+    may_ask: bool = True
+    """Whether a provider may be asked for what is not in the cache."""
     host: Host | None = None
 
 
@@ -96,6 +101,8 @@ class SampleRunner:
         new_trace = self._settings.new_trace
         trace = None if new_trace is None else new_trace()
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
+        if body.attempt.failed_calls_json is not None and self._settings.may_ask:
+            recall(attempt.calls, body.attempt.failed_calls_json, self._settings.function)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
         key = body.attempt.sample.id, body.attempt.repeat
@@ -146,9 +153,8 @@ class SampleRunner:
         """Wait for the next try; false where the run stops first."""
         asked_again = attempt.error is None
         attempt.note_try(self._settings.run_id, asked_again=asked_again)
-        if not asked_again and attempt.failure is not None and attempt.failure.failure_class != "code":
-            # the same questions again; a result, or code that could not use an answer, asks for new ones
-            attempt.calls.ordinals.clear()
+        if not asks_anew(attempt):
+            attempt.calls.ordinals.clear()  # the same questions again
         waits_from_s = self._loop.time()
         try:
             await attempt.surroundings.parked_between_tries(LOOP_CLOCK.sleep(delay_s), reason)
@@ -335,7 +341,7 @@ class SampleRunner:
             tries=attempt.tries,
             history_json=history,
             run_id=self._settings.run_id,
-            calls_json=_calls_json(attempt.calls),
+            calls_json=_calls_json(attempt.calls, noted(attempt, self._settings.function)),
             failure_class=failure.failure_class
             if failure is not None and attempt.status == "failed"
             else None,
@@ -351,8 +357,8 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-def _calls_json(calls: CallLog) -> str | None:
-    return to_json(calls.to_plain()) if calls.made_any else None
+def _calls_json(calls: CallLog, asked: dict[str, Any]) -> str | None:
+    return to_json(calls.to_plain() | asked) if calls.made_any else None
 
 
 def _is_running(body: Body) -> bool:

@@ -32,7 +32,10 @@ _COLUMNS_WITHOUT_TEXTS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
-_KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
+_KNOWN = (
+    "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END"
+    " FROM records WHERE id IN ({})"
+)
 
 
 def read_records(
@@ -115,8 +118,15 @@ def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterato
         record_range(evaluation_id),
     )
     for sample_id, repeat, status, row_hash, working_s, calls in rows:
-        made = None if calls is None else _readable(calls)
+        made = _figures(None if calls is None else _readable(calls))
         yield Measured(sample_id, repeat, status, row_hash, working_s, made)
+
+
+def _figures(calls: Any) -> dict[str, Any] | None:
+    """What calls came to; which questions a failed sample asked is for the next run alone."""
+    if not isinstance(calls, dict):
+        return None
+    return {name: figure for name, figure in calls.items() if not isinstance(figure, dict)}
 
 
 def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:
@@ -139,8 +149,8 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, status, place, working_s, row_hash in rows:
-            found[key_of[record_id]] = Known(status, place, working_s, row_hash)
+        for record_id, *known in rows:
+            found[key_of[record_id]] = Known(*known)
     return found
 
 
@@ -211,7 +221,7 @@ def _whole(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
         working_s=working_s,
         tries=tries,
         history=[] if history is None else [Try(**entry) for entry in from_json(history)],
-        calls=None if calls is None else from_json(calls),
+        calls=_figures(None if calls is None else from_json(calls)),
         lent=None if lent is None else from_json(lent),
         id=record_id,
     )
