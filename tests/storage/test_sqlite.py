@@ -686,3 +686,16 @@ def test_a_damaged_record_is_replaced_by_a_new_attempt(damaged: Callable[[str], 
         (info,) = store.evaluations("exp")
 
         assert store.record_of(info, "b").scores[0].value is False
+
+
+@pytest.mark.parametrize("text", ['{"requ', "[]", "7"])
+def test_calls_that_cannot_be_read_do_not_hide_other_records(damaged: Callable[..., Path], text: str) -> None:
+    with closing(open_store(damaged("calls", text))) as store:
+        (info,) = store.evaluations("exp")
+
+        assert [(one.sample_id, one.calls) for one in store.measures(info.id)] == [
+            ("a", None),
+            ("b", None),
+            ("c", None),
+        ]
+        assert [one.status for one in store.records(info)] == ["done", "done", "done"]
