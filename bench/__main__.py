@@ -28,6 +28,8 @@ BENCHMARKS = (
     "concurrency_shared",
     "other_client",
     "cpu_per_call",
+    "gateway",
+    "agents",
     "traces",
     "faults",
     "kill_and_resume",

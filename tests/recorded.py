@@ -77,6 +77,7 @@ def record(
     status: str = "complete",
     variant: Mapping[str, str] | None = None,
     fingerprint: Mapping[str, str] | None = None,
+    samples_asked: int | None = None,
 ) -> int:
     """One run with these samples, in this order; `total=-1` means as many as there are."""
     evaluation_id = at_once(
@@ -88,7 +89,11 @@ def record(
         started_at=STARTED_AT,
         ended_at=None if status == "running" else "2026-11-03T14:02:10+00:00",
         status=status,
-        options={"max_concurrency": 4, **({"variant": dict(variant)} if variant else {})},
+        options={
+            "max_concurrency": 4,
+            **({"samples": samples_asked} if samples_asked else {}),
+            **({"variant": dict(variant)} if variant else {}),
+        },
         versions={"evalve": "0.1.0"},
         git_commit="abc123",
         fingerprint={},

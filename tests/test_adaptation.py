@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from evalve.adaptation import Bounds, Controller, Interval, Memory, decide
+from evalve.adaptation import Bounds, Controller, HostSide, Interval, Memory, decide, decide_for_host
 from evalve.concurrency import Adaptive
-from evalve.contracts import Task
+from evalve.contracts import CLEAR, CallCounts, HostPressure, Task
 from evalve.testing import run_in_virtual_time
 
 BOUNDS = Bounds(minimum=1, maximum=100, increase_threshold=0.98, decrease_threshold=0.90)
@@ -167,6 +167,7 @@ def test_a_decision_is_kept_with_what_was_seen() -> None:
             "at_s": 4.5,
             "from": 4,
             "to": 8,
+            "side": "provider",
             "per_second": 4.0,
             "success_share": 1.0,
             "reason": "4.0/s with all in use",
@@ -205,6 +206,7 @@ def test_turns_that_began_under_the_old_limit_do_not_count_for_the_new_one() -> 
         "at_s": 6.8,
         "from": 8,
         "to": 16,
+        "side": "provider",
         "per_second": 8.0,
         "success_share": 1.0,
         "reason": "8.0/s with all in use",
@@ -279,3 +281,160 @@ def test_against_a_server_that_refuses_above_twenty_it_stays_near_twenty() -> No
 
     assert min(sizes) >= 14
     assert max(sizes) <= 22
+
+
+# -- causes apart
+
+
+def test_calls_that_are_refused_lower_the_providers_side() -> None:
+    memory, reason = decide(Memory(20), Interval(10.0, 1.0, True, refused_share=0.3), BOUNDS)
+
+    assert (memory.limit, reason) == (14, "30% of calls were refused")
+
+
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        (CallCounts(sent=100, lost=30), "30% of calls were lost"),
+        (CallCounts(sent=100, refused=25), "25% of calls were refused"),
+    ],
+)
+def test_calls_count_from_decision_to_decision(calls: CallCounts, reason: str) -> None:
+    controller = _controller(limit=10)
+    _observe(controller, 10)
+
+    assert controller.adapt(103.0, calls)
+    assert (controller.limit, controller.history[-1]["reason"]) == (7, reason)
+
+    for _ in range(4):  # those that began before
+        controller.observe(succeeded=True, in_flight=7)
+        controller.adapt(104.0, calls)
+    _observe(controller, 20)
+    assert not controller.adapt(110.0, calls)  # none since
+
+
+def test_refusals_at_random_are_no_cause() -> None:
+    memory, _ = decide(Memory(20), Interval(10.0, 1.0, True, refused_share=0.1), BOUNDS)
+
+    assert memory.limit == 40
+
+
+def test_where_limits_hold_some_back_it_does_not_grow() -> None:
+    memory, reason = decide(Memory(20), Interval(10.0, 1.0, True, in_flight=20, held_back=1.5), BOUNDS)
+
+    assert (memory.limit, reason) == (20, "the provider's limits are used up")
+
+
+def test_latency_alone_holds() -> None:
+    """Half as much per second, and nothing else: at the same limit, that is the provider's to mend."""
+    slow = Interval(per_second=5.0, success_share=1.0, saturated=True)
+
+    memory, _ = decide(Memory(20, hold=2), slow, BOUNDS)
+
+    assert memory.limit == 20
+
+
+OVER = HostPressure("over", "0.5 of 16.0 GB memory left")
+TIGHT = HostPressure("tight", "2.0 of 16.0 GB memory left")
+
+
+@pytest.mark.parametrize(
+    ("side", "pressure", "in_flight", "after"),
+    [
+        (HostSide(), CLEAR, 20, HostSide()),
+        (HostSide(), TIGHT, 20, HostSide(20)),
+        (HostSide(), OVER, 20, HostSide(14)),
+        (HostSide(14), OVER, 20, HostSide(14)),  # the cut has not taken effect yet
+        (HostSide(14), OVER, 14, HostSide(9)),
+        (HostSide(14), TIGHT, 14, HostSide(14)),
+        (HostSide(1), OVER, 1, HostSide(1)),
+        (HostSide(), OVER, 0, HostSide(1)),
+        (HostSide(14, calm=3), TIGHT, 10, HostSide(14)),
+        (HostSide(14, calm=3), CLEAR, 14, HostSide(14, calm=4)),
+        (HostSide(14, calm=14), CLEAR, 14, HostSide(17)),
+        (HostSide(90, calm=14), CLEAR, 90, HostSide()),
+        (HostSide(), HostPressure("over", "load", at_least=4), 5, HostSide(4)),
+        (HostSide(), HostPressure("over", "load", at_least=4), 3, HostSide(3)),
+    ],
+)
+def test_the_hosts_side_shrinks_under_pressure_and_recovers(
+    side: HostSide, pressure: HostPressure, in_flight: int, after: HostSide
+) -> None:
+    assert decide_for_host(side, pressure, in_flight=in_flight, bounds=BOUNDS)[0] == after
+
+
+class Signals:
+    """What a run would tell."""
+
+    def __init__(self) -> None:
+        self.now = CLEAR
+        self.failures = 0
+        self.heard: list[Any] = []
+
+    def held_back(self) -> int:
+        return 0
+
+    def calls(self) -> CallCounts:
+        return CallCounts()
+
+    def own_failures(self) -> int:
+        return self.failures
+
+    def pressure(self) -> HostPressure:
+        return self.now
+
+    def decided(self, decision: Any) -> None:
+        self.heard.append(decision)
+
+
+def test_pressure_lowers_what_is_allowed_between_the_ends_of_long_samples_and_is_told() -> None:
+    strategy, signals = Adaptive(20, max_concurrency=20), Signals()
+    strategy.watch(signals)
+    in_flight: list[int] = [0]
+    seen: list[tuple[float, int]] = []
+
+    async def serve() -> str:
+        in_flight[0] += 1
+        seen.append((asyncio.get_running_loop().time(), in_flight[0]))
+        await asyncio.sleep(600)
+        in_flight[0] -= 1
+        return "done"
+
+    async def many() -> AsyncIterator[Task]:
+        for _ in range(60):
+            yield serve
+
+    async def run() -> None:
+        asyncio.get_running_loop().call_later(100, lambda: setattr(signals, "now", OVER))
+        asyncio.get_running_loop().call_later(1000, lambda: setattr(signals, "now", CLEAR))
+        _ = [result async for result in strategy.execute(many())]
+
+    run_in_virtual_time(run())
+
+    first = signals.heard[0]
+    assert (first["at_s"], first["from"], first["to"], first["side"]) == (100.0, 20, 14, "host")
+    assert first["reason"] == "0.5 of 16.0 GB memory left"
+    assert max(count for at_s, count in seen if 600 <= at_s < 1000) <= 14
+    assert signals.heard[-1]["reason"] == "the machine has room again"
+    assert strategy.concurrency == 20
+
+
+def test_mistakes_of_the_evaluation_are_no_reason_for_fewer_samples() -> None:
+    strategy, signals = Adaptive(10, max_concurrency=10, adaptation_interval=1.0), Signals()
+    strategy.watch(signals)
+
+    async def serve() -> str:
+        await asyncio.sleep(0.5)
+        signals.failures += 1
+        return "failed"
+
+    async def many() -> AsyncIterator[Task]:
+        for _ in range(200):
+            yield serve
+
+    async def run() -> None:
+        _ = [result async for result in strategy.execute(many())]
+
+    run_in_virtual_time(run())
+
+    assert strategy.history == []

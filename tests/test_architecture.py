@@ -14,6 +14,7 @@ PACKAGE = SRC / "evalve"
 
 KERNEL = {
     "adaptation",
+    "agreement",
     "callers",
     "checked_numbers",
     "clock",
@@ -38,8 +39,20 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"checking", "gating", "wiring", "worker_process"}
-ROOMS = {"declare", "engines", "evaluators", "gate", "runner", "sandboxes", "show", "simulator", "storage"}
+WIRING = {"agent_wiring", "checking", "experiments", "gateways", "gating", "wiring", "worker_process"}
+ROOMS = {
+    "agents",
+    "declare",
+    "engines",
+    "evaluators",
+    "gate",
+    "host",
+    "runner",
+    "sandboxes",
+    "show",
+    "simulator",
+    "storage",
+}
 DOORS = {
     "arguments",
     "cli",
@@ -56,8 +69,9 @@ DOORS = {
     "pytest_warnings",
     "pytest_workers",
 }
-UPWARD = {("declare.foreach", "wiring")}
-"""The named exception: calling an evaluation directly needs the whole machine."""
+UPWARD = {("declare.foreach", "wiring"), ("evaluators.asking", "gating")}
+"""The named exceptions: calling an evaluation directly needs the whole machine, and a judge that is given by
+the name of a model opens it where all models are opened."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]

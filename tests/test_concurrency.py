@@ -338,6 +338,7 @@ class TestAdaptive:
             "at_s": 1.5,
             "from": 2,
             "to": 4,
+            "side": "provider",
             "per_second": 3.0,
             "success_share": 1.0,
             "reason": "3.0/s with all in use",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -19,7 +20,8 @@ from doteval.evaluators import ast_evaluation, exact_match
 from doteval.models import Evaluation, EvaluationStatus, EvaluationSummary, Record, Result, Sample, Score
 from doteval.sessions import SessionManager
 from doteval.storage import JSONStorage, SQLiteStorage, Storage, get_storage
-from evalve.errors import DeclarationError
+from evalve.contracts import SAMPLE, parked
+from evalve.errors import DeclarationError, Interrupted, OptionError
 from evalve.metrics import accuracy
 
 ROWS = [("2+2", "4"), ("3+3", "6"), ("5+5", "10")]
@@ -82,9 +84,169 @@ def test_a_storage_of_ones_own_is_refused_with_the_line_to_write() -> None:
         ForEach(storage=bucket)
 
 
-def test_a_batch_function_is_refused_with_what_to_write() -> None:
-    with pytest.raises(DeclarationError, match=r"test_doteval.py:\d+: @batch.*ForEach\(concurrency=Batch"):
-        doteval.batch("question,answer", ROWS, batch_size=2)
+def test_a_batch_function_takes_lists_and_each_row_is_a_sample() -> None:
+    sizes: list[int] = []
+
+    @doteval.batch("question,answer", ROWS, batch_size=2)
+    def eval_batched(question: list[str], answer: list[str], guess: str) -> list[Result]:
+        sizes.append(len(question))
+        return [
+            Result(exact_match(guess, one), prompt=asked) for asked, one in zip(question, answer, strict=True)
+        ]
+
+    result = asyncio.run(eval_batched(guess="4"))
+    assert sizes == [2, 1]
+    assert [record.prompt for record in result.results] == ["2+2", "3+3", "5+5"]
+    assert [record.scores[0].value for record in result.results] == [True, False, False]
+
+
+def test_without_a_size_a_batch_is_everything() -> None:
+    sizes: list[int] = []
+
+    @doteval.batch("question,answer", ROWS)
+    async def eval_at_once(question: list[str], answer: list[str]) -> Score:
+        sizes.append(len(question))
+        return exact_match(question, question)
+
+    result = asyncio.run(eval_at_once())
+    assert sizes == [3]
+    assert [record.scores[0].value for record in result.results] == [True, True, True]
+
+
+def test_an_error_of_a_batch_fails_its_rows_and_no_others() -> None:
+    @doteval.batch("question,answer", ROWS, batch_size=2)
+    def eval_broken(question: list[str], answer: list[str]) -> list[Score]:
+        if "5+5" in question:
+            raise ValueError("no fingers left")
+        return [exact_match(one, one) for one in answer]
+
+    result = asyncio.run(eval_broken(experiment="broken"))
+    assert [record.error for record in result.results] == [None, None, "ValueError: no fingers left"]
+
+
+def test_a_batch_needs_a_result_for_each_row() -> None:
+    @doteval.batch("question,answer", ROWS)
+    def eval_short(question: list[str], answer: list[str]) -> list[Score]:
+        return [exact_match(1, 1)]
+
+    result = asyncio.run(eval_short())
+    assert {record.error for record in result.results} == {
+        "ResultError: eval_short returned 1 results for a batch of 3 rows;"
+        " return one for each row, in their order"
+    }
+
+
+def test_rows_that_were_done_are_not_in_a_batch_again() -> None:
+    seen: list[list[str]] = []
+
+    @doteval.batch("question,answer", ROWS, batch_size=2)
+    def eval_again(question: list[str], answer: list[str]) -> list[Score]:
+        seen.append(list(question))
+        return [exact_match(one, one) for one in answer]
+
+    asyncio.run(eval_again(experiment="again", samples=2))
+    asyncio.run(eval_again(experiment="again"))
+    assert seen == [["2+2", "3+3"], ["5+5"]]
+
+
+def test_a_batch_that_waits_for_what_is_not_its_own_work_goes_on_afterwards() -> None:
+    @doteval.batch("question,answer", ROWS, batch_size=2)
+    async def eval_waiting(question: list[str], answer: list[str]) -> list[Score]:
+        await parked(asyncio.sleep(0), "a limit")
+        return [exact_match(one, one) for one in answer]
+
+    result = asyncio.run(asyncio.wait_for(eval_waiting(), timeout=60))
+    assert [record.error for record in result.results] == [None, None, None]
+
+
+def test_a_batch_that_a_stop_ends_while_it_waits_leaves_its_rows_undone() -> None:
+    @doteval.batch("question,answer", ROWS)
+    async def eval_stopped(question: list[str], answer: list[str]) -> list[Score]:
+        sample = SAMPLE.get()
+        assert sample is not None
+        sample.stop_run("no call can succeed")
+        await parked(asyncio.Event().wait(), "a limit")
+        raise AssertionError("nobody sets it")
+
+    with pytest.raises(Interrupted):
+        asyncio.run(eval_stopped(experiment="stopped"))
+    storage = get_storage("sqlite://.evalve/evalve.db")
+    assert storage.list_evaluations("stopped") == ["eval_stopped"]
+    assert storage.get_results("stopped", "eval_stopped") == []
+
+
+def test_a_batch_goes_over_a_registered_dataset() -> None:
+    class Numbers(Dataset):
+        name = "numbers_of_a_test"
+        splits: ClassVar = ["test"]
+        columns: ClassVar = ["number"]
+
+        def __init__(self, split: str | None = None, **kwargs: object) -> None: ...
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield from [(1,), (2,), (3,)]
+
+    doteval.datasets.registry.register(Numbers)
+
+    @doteval.batch.numbers_of_a_test("test", batch_size=2)  # type: ignore[untyped-decorator]
+    def eval_numbers(number: list[int]) -> list[Score]:
+        return [exact_match(len(number), 2) for _ in number]
+
+    result = asyncio.run(eval_numbers())
+    assert [record.scores[0].value for record in result.results] == [True, True, False]
+
+
+def test_a_batch_size_of_none_at_all_is_refused() -> None:
+    with pytest.raises(OptionError, match="batch_size"):
+        doteval.batch("question,answer", ROWS, batch_size=0)
+
+
+def test_what_core_of_dotevals_declares_is_awaited() -> None:
+    from dotevals.core import foreach as awaited
+    from dotevals.core import run_evaluation as run_later
+
+    @awaited("question,answer", ROWS)
+    def eval_later(question: str, answer: str) -> Score:
+        return exact_match("4", answer)
+
+    session = SessionManager(evaluation_name="later", experiment_name="exp", storage="json://kept")
+    assert asyncio.run(eval_later(session)).summary["exact_match"]["accuracy"] == pytest.approx(1 / 3)
+    declared: Any = eval_later
+    assert isinstance(declared, importlib.import_module("dotevals.evaluation").Evaluation)
+    assert (declared.executor_name, declared.column_names) == ("foreach", ["question", "answer"])
+    plain = SessionManager(evaluation_name="plain", experiment_name="exp", storage="json://kept")
+    run = run_later(
+        lambda question, answer: exact_match("4", answer), "question,answer", ROWS, plain, samples=1
+    )
+    assert asyncio.run(run).summary["exact_match"]["accuracy"] == 1.0
+
+
+def test_importing_a_registry_of_dotevals_leaves_that_of_its_package() -> None:
+    for name in ("datasets", "evaluators"):
+        importlib.import_module(f"dotevals.{name}.registry")
+    datasets = importlib.import_module("dotevals.datasets").registry
+    evaluators = importlib.import_module("dotevals.evaluators").registry
+
+    assert "no_such_dataset" not in datasets
+    assert "exact_match" in evaluators.list_evaluators()
+
+
+def test_a_wrapped_client_tells_of_its_turns() -> None:
+    told: list[str] = []
+    concurrency = Concurrency(
+        fixed(1),
+        before_acquire=lambda strategy: told.append("before"),
+        after_acquire=lambda strategy: told.append("got"),
+        before_release=lambda strategy, error: told.append("after"),
+        after_release=lambda strategy, error: told.append(repr(error)),
+    )
+
+    async def turn() -> None:
+        await concurrency.acquire()
+        await concurrency.release()
+
+    asyncio.run(turn())
+    assert told == ["before", "got", "after", "None"]
 
 
 def test_a_result_may_say_what_went_wrong() -> None:
@@ -125,7 +287,7 @@ def test_a_registered_dataset_is_found_by_its_name() -> None:
 
 
 def test_dotevals_has_the_same_modules() -> None:
-    for name in ("core", "evaluators", "storage.json", "sessions", "datasets.base", "metrics"):
+    for name in ("evaluators", "storage.json", "sessions", "datasets.base", "metrics"):
         later = importlib.import_module(f"dotevals.{name}")
         assert later is importlib.import_module(f"doteval.{name}")
         assert later.__spec__ is not None

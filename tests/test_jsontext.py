@@ -38,6 +38,11 @@ class BrokenModel:
         return "BrokenModel()"
 
 
+class LeavingRepr:
+    def __repr__(self) -> str:
+        raise SystemExit(3)
+
+
 class BrokenRepr:
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -105,6 +110,8 @@ def test_a_value_is_written_compactly_with_sorted_keys(value: Any, text: str) ->
         ({"inside": BrokenModel()}, '{"inside":"BrokenModel()"}'),
         (BrokenMapping(a=1), '"BrokenMapping()"'),
         (BrokenRepr(), '"<BrokenRepr whose repr raised RuntimeError>"'),
+        (LeavingRepr(), '"<LeavingRepr whose repr raised SystemExit>"'),
+        ({LeavingRepr(): 1}, '{"<LeavingRepr whose repr raised SystemExit>":1}'),
         ([{BrokenRepr}], "[[\"<class 'test_jsontext.BrokenRepr'>\"]]"),
         (Unfinished(), '"Unfinished()"'),
     ],

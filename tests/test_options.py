@@ -249,7 +249,9 @@ def test_off_as_yaml_reads_it_turns_progress_off() -> None:
 
 
 def test_on_as_yaml_reads_it_is_no_kind_of_progress() -> None:
-    with pytest.raises(OptionError, match=r"^here: progress: got True, where auto\|plain\|off is needed$"):
+    with pytest.raises(
+        OptionError, match=r"^here: progress: got True, where auto\|plain\|workers\|off is needed$"
+    ):
         from_mapping({"progress": True}, said_by="here")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalve.cli import main
-from evalve.declare.experiments import Configuration
+from evalve.experiments.configuration import Configuration
 from evalve.gate.messages import Stated
 from evalve.gate.state import Settlement
 from evalve.gate.state_sqlite import SqliteState

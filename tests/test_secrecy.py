@@ -73,9 +73,9 @@ def test_headers_that_may_hold_a_key_are_secret() -> None:
     ("code", "name", "shown"),
     [
         ("KEY = 'sk-ant-LITERAL5551212'", "function f", "KEY = '***'"),
-        ("'plain text of a key'", "constant API_KEY", "'***'"),
-        ("ask(api_key='plainkey-77')", "function f", "ask(api_key='***')"),
-        ("{'token': 'abcdefghij'}", "constant HEADERS", "{'token': '***'}"),
+        ("'plain text of a key'", "constant API_KEY", "'*** 233770'"),
+        ("ask(api_key='plainkey-77')", "function f", "ask(api_key='*** 053ae7')"),
+        ("{'token': 'abcdefghij'}", "constant HEADERS", "{'token': '*** 8058c1'}"),
         ("ask('sk-proj-abcdefghijkl')", "function f", "ask('***')"),
         ("'http://carol:pw@h/v1?token=QUERY&n=1'", "constant URL", "'http://***@h/v1?token=***&n=1'"),
         ("answer_key = 'the long answer'", "constant answer_key", "answer_key = 'the long answer'"),
@@ -86,6 +86,21 @@ def test_headers_that_may_hold_a_key_are_secret() -> None:
 )
 def test_code_is_recorded_without_keys(code: str, name: str, shown: str) -> None:
     assert without_keys(code, name) == shown
+
+
+def test_another_text_that_is_only_named_like_a_key_is_another_code() -> None:
+    before = without_keys("'end of the story'", "constant STOP_TOKEN")
+    after = without_keys("'end of the chapter'", "constant STOP_TOKEN")
+
+    assert before != after
+    assert "story" not in before
+
+
+def test_another_key_is_no_other_code() -> None:
+    before = without_keys("'sk-ant-LITERAL5551212'", "constant API_KEY")
+    after = without_keys("'sk-ant-LITERAL9991212'", "constant API_KEY")
+
+    assert before == after == "'***'"
 
 
 def test_the_values_of_variables_named_like_keys_are_secrets() -> None:

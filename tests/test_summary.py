@@ -145,6 +145,33 @@ def test_a_value_that_is_missing_is_unscored_and_not_wrong() -> None:
     assert (value.value, value.observations, value.samples) == (1.0, 1, 1)
 
 
+def test_scores_without_a_value_are_counted() -> None:
+    (value,) = summary_of(scored("judge", True, None, None, metrics=["accuracy"]))
+
+    assert (value.value, value.unscored) == (1.0, 2)
+
+
+def test_kappa_is_of_values_and_the_labels_beside_them() -> None:
+    said = [(True, True), (True, True), (False, False), (False, True), (None, True), (True, None)]
+    observations: list[Observation] = [
+        (f"s{place}", 0, [Score("judge", value, ("accuracy", "kappa"), {"label": label})])
+        for place, (value, label) in enumerate(said)
+    ]
+
+    accuracy, kappa = summarise(lambda: observations)
+
+    assert accuracy.samples == 5
+    assert (kappa.metric, kappa.value, kappa.observations, kappa.samples) == ("kappa", 0.5, 4, 4)
+    assert kappa.low is not None
+    assert kappa.low < 0 < 0.5 < (kappa.high or 0)
+
+
+def test_kappa_without_labels_says_so() -> None:
+    (value,) = summary_of(scored("judge", True, False, metrics=["kappa"]))
+
+    assert (value.value, value.note) == (None, "no score has a label")
+
+
 def test_an_evaluator_that_scored_nothing_has_no_value() -> None:
     (value,) = summary_of(scored("exact_match", None, None, metrics=["accuracy"]))
 

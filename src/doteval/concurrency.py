@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from evalve.concurrency import (
@@ -22,6 +23,7 @@ __all__ = [
     "Adaptive",
     "AdaptiveStrategy",
     "AsyncConcurrencyStrategy",
+    "AsyncSequential",
     "Batch",
     "BatchStrategy",
     "Concurrency",
@@ -33,6 +35,8 @@ __all__ = [
     "fixed",
     "sequential",
 ]
+
+AsyncSequential = Sequential
 
 
 class ConcurrencyStrategy(Protocol):
@@ -106,14 +110,32 @@ class adaptive:
 class Concurrency:
     """`Concurrency(fixed(10)).wrap(client)`: a client whose async methods wait for their turn."""
 
-    def __init__(self, strategy: ConcurrencyStrategy | None = None) -> None:
+    def __init__(
+        self,
+        strategy: ConcurrencyStrategy | None = None,
+        *,
+        before_acquire: Callable[[Any], None] | None = None,
+        after_acquire: Callable[[Any], None] | None = None,
+        before_release: Callable[[Any, Exception | None], None] | None = None,
+        after_release: Callable[[Any, Exception | None], None] | None = None,
+    ) -> None:
         self.strategy = strategy if strategy is not None else fixed(10)
+        self.before_acquire, self.after_acquire = before_acquire, after_acquire
+        self.before_release, self.after_release = before_release, after_release
 
     async def acquire(self) -> None:
+        if self.before_acquire is not None:
+            self.before_acquire(self.strategy)
         await self.strategy.acquire()
+        if self.after_acquire is not None:
+            self.after_acquire(self.strategy)
 
     async def release(self, error: Exception | None = None) -> None:
+        if self.before_release is not None:
+            self.before_release(self.strategy, error)
         await self.strategy.release(error)
+        if self.after_release is not None:
+            self.after_release(self.strategy, error)
 
     def wrap(self, client: Any) -> ConcurrencyWrapper:
         return ConcurrencyWrapper(client, self)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
+from doteval.batches import BatchEvaluation
 from doteval.datasets import registry
+from doteval.exceptions import DatasetNotFoundError
 from doteval.sessions import SessionManager
 from doteval.storage import place_of
 from evalve import wiring
 from evalve.callers import caller
-from evalve.declare.foreach import MARK, Evaluation
+from evalve.checked_numbers import whole
+from evalve.declare.foreach import MARK, Evaluation, as_called
 from evalve.declare.foreach import ForEach as EvalveForEach
-from evalve.errors import DeclarationError
 
 __all__ = ["Batch", "ForEach", "batch", "foreach", "run_evaluation"]
 
@@ -29,14 +33,21 @@ class ForEach(EvalveForEach):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """`foreach.NAME(split)`: a registered dataset, or one of an installed package."""
-        if name.startswith("_") or name not in registry:
+        if name.startswith("_"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+        registered = None
+        with suppress(DatasetNotFoundError):
+            registered = registry.get_dataset_class(name)
+        if registered is None:
             return super().__getattr__(name)
-        return self._of_registered(name, registry.get_dataset_class(name), caller())
+        return self._of_registered(name, registered, caller())
 
     def _declared(
         self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        return self._called(super()._declared(columns, source, function))
+        called: Any = self._called(super()._declared(columns, source, function))
+        called.dataset = source if source is not None else self._dataset
+        return called  # type: ignore[no-any-return]
 
     def _called(self, declared: Callable[..., Any]) -> Callable[..., Any]:
         return _called_as_in_doteval(declared, awaited=getattr(declared, MARK).is_async)
@@ -53,11 +64,13 @@ def run_evaluation(
     eval_fn: Callable[..., Any],
     column_spec: str,
     dataset: Any,
-    evaluation_name: str | None = None,
+    evaluation_name: str | SessionManager | None = None,
     **kwargs: Any,
 ) -> Any:
     """Run a plain function over a dataset; keyword arguments are its fixtures, and options as for a call."""
-    if evaluation_name is not None:
+    if isinstance(evaluation_name, SessionManager):
+        kwargs["session_manager"] = evaluation_name
+    elif evaluation_name is not None:
         kwargs["evaluation_name"] = evaluation_name
     names = ("concurrency", "retries", "storage")
     declaring = {name: kwargs.pop(name) for name in names if name in kwargs}
@@ -71,7 +84,7 @@ def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Cal
 
         @functools.wraps(declared)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            return await wiring.run_directly_async(*_in_words_of_evalve(evaluation, args, kwargs))
+            return await wiring.run_directly_async(*_in_words_of_evalve(as_called(called), args, kwargs))
 
         called: Any = run_async
     else:
@@ -80,9 +93,14 @@ def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Cal
 
         @functools.wraps(declared)
         def run(*args: Any, **kwargs: Any) -> Any:
-            return run_it(*_in_words_of_evalve(evaluation, args, kwargs))
+            return run_it(*_in_words_of_evalve(as_called(called), args, kwargs))
 
         called = run
+    batch_size = getattr(evaluation, "batch_size", None)
+    called.eval_fn = evaluation.function
+    called.column_names, called.column_spec = list(evaluation.columns), ",".join(evaluation.columns)
+    called.executor_name = "batch" if isinstance(evaluation, BatchEvaluation) else "foreach"
+    called.executor_kwargs = {} if batch_size is None else {"batch_size": batch_size}
     del called.__wrapped__  # or inspect and pytest would look through to the columns
     return called  # type: ignore[no-any-return]
 
@@ -110,14 +128,36 @@ def _in_words_of_evalve(
 _OF_DOTEVAL = ("evaluation_name", "experiment_name", "progress_manager", "session_manager")
 
 
-class Batch:
-    """`@batch` of dotevals hands lists to a function, which evalve does not do: it says what to write."""
+class Batch(AwaitedForEach):
+    """`@batch(columns, dataset, batch_size=8)`: one call for several rows, whose columns are lists."""
 
-    def __call__(self, columns: Any = None, dataset: Any = None, **kwargs: Any) -> NoReturn:
-        raise DeclarationError(
-            f"{caller()}: @batch, whose function takes lists of rows, is not possible here: write the"
-            " function for one row, and ForEach(concurrency=Batch(8)) where eight are to start at a time"
-        )
+    _batch_size: int | None = None
+
+    def __call__(
+        self,
+        columns: str | list[str] | tuple[str, ...],
+        dataset: Any = None,
+        *,
+        batch_size: int | None = None,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        if batch_size is not None:
+            batch_size = whole("@batch: batch_size", batch_size, minimum=1)
+        sized = copy.copy(self)
+        sized._batch_size = batch_size if batch_size is not None else self._batch_size
+        return super(Batch, sized).__call__(columns, dataset)
+
+    def _of_registered(self, name: str, make: Callable[..., Any], where: str) -> Callable[..., Any]:
+        def declare(*args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+            sized = copy.copy(self)
+            sized._batch_size = batch_size
+            return super(Batch, sized)._of_registered(name, make, where)(*args, **kwargs)
+
+        return declare
+
+    def _called(self, declared: Callable[..., Any]) -> Callable[..., Any]:
+        evaluation = BatchEvaluation.of(getattr(declared, MARK), self._batch_size)
+        setattr(declared, MARK, evaluation)
+        return super()._called(declared)
 
 
 foreach = ForEach()

@@ -11,9 +11,12 @@ __all__ = [
     "DotEvalError",
     "EvaluationError",
     "EvaluationNotFoundError",
+    "EvaluatorError",
     "ExperimentExistsError",
     "ExperimentNotFoundError",
     "InvalidResultError",
+    "MetricError",
+    "PluginError",
     "PluginLoadError",
     "PluginNotFoundError",
     "StorageError",
@@ -22,6 +25,18 @@ __all__ = [
 DotEvalError = EvalveError
 ConfigurationError = OptionError
 EvaluationError = EvalveError
+
+
+class PluginError(EvalveError):
+    """Something that a package registers."""
+
+
+class MetricError(EvalveError):
+    """Something about a metric."""
+
+
+class EvaluatorError(EvalveError):
+    """Something about an evaluator."""
 
 
 class ExperimentNotFoundError(StorageError, ValueError, FileNotFoundError):
@@ -57,7 +72,7 @@ class DatasetNotFoundError(DatasetError, LookupError, ValueError):
         self.dataset_name = dataset_name
 
 
-class PluginNotFoundError(EvalveError, ModuleNotFoundError):
+class PluginNotFoundError(PluginError, ModuleNotFoundError):
     """No installed package registers this."""
 
     def __init__(self, plugin_type: str, plugin_name: str) -> None:
@@ -66,21 +81,22 @@ class PluginNotFoundError(EvalveError, ModuleNotFoundError):
         self.plugin_name = plugin_name
 
 
-class PluginLoadError(EvalveError, ImportError):
+class PluginLoadError(PluginError, ImportError):
     """A package registers this, and it cannot be imported."""
 
     def __init__(self, plugin_name: str, original_error: Exception) -> None:
-        super().__init__(f"Plugin '{plugin_name}' failed to load: {original_error}")
+        super().__init__(f"Failed to load plugin '{plugin_name}': {original_error}")
         self.plugin_name = plugin_name
         self.original_error = original_error
 
 
-class InvalidResultError(EvalveError, TypeError):
+class InvalidResultError(EvaluatorError, TypeError):
     """An evaluator returned what is no score."""
 
     def __init__(self, evaluator_name: str, result_type: type) -> None:
         super().__init__(
-            f"Evaluator '{evaluator_name}' returned {result_type.__name__}: return a bool, number or Score"
+            f"Evaluator '{evaluator_name}' returned {result_type.__name__}: return a bool, a number, a Score"
+            " or Result objects"
         )
         self.evaluator_name = evaluator_name
         self.result_type = result_type

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from doteval.models import EvaluationSummary, Record
@@ -24,6 +26,7 @@ def run(
     """Run an evaluation from anywhere; other keyword arguments are its fixtures and options."""
     if not hasattr(eval_fn, MARK):
         raise ValueError("The evaluation function must be decorated with @foreach('col1,col2', dataset)")
+    experiment = experiment or f"run_{datetime.now():%Y%m%d_%H%M%S}_{os.urandom(2).hex()}"
     said = {"experiment": experiment, "samples": samples, "storage": place_of(storage)}
     given = {name: value for name, value in said.items() if value is not None}
     result = wiring.run(eval_fn, **given, **kwargs)

@@ -42,4 +42,4 @@ class Plugins:
                 self.register(entry.name, entry.load())
             except Exception as error:  # another package's code, at import
                 text = f"{entry.name!r}, registered under {entry.group}, cannot be loaded: {error}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                warnings.warn(text, stacklevel=2)

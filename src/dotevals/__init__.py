@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from doteval.core import AwaitedForEach as ForEach
-from doteval.core import Batch, batch
 from doteval.interactive import run
-from evalve.records import Result
+from evalve.records import Result, Score
 
-__all__ = ["Batch", "ForEach", "Result", "batch", "foreach", "run"]
+__all__ = ["Batch", "ForEach", "Result", "Score", "batch", "foreach", "run"]
 
-foreach = ForEach()
+_OWN = ("dotevals.core", "dotevals.decorators")
+"""Those that are not doteval's: what they declare is awaited."""
 
 
 class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -26,15 +25,19 @@ class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if not fullname.startswith("dotevals."):
+        if not fullname.startswith("dotevals.") or fullname in _OWN:
             return None
         if importlib.util.find_spec(f"doteval.{fullname.partition('.')[2]}") is None:
             return None
         return importlib.machinery.ModuleSpec(fullname, self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(f"doteval.{spec.name.partition('.')[2]}")
+        name = f"doteval.{spec.name.partition('.')[2]}"
+        module = importlib.import_module(name)
         spec.loader_state = module.__spec__
+        for inner in [inner for inner in sys.modules if inner.startswith(f"{name}.")]:
+            # or Python, importing it later, would write the module over what its package has by that name
+            sys.modules.setdefault(f"dotevals.{inner.partition('.')[2]}", sys.modules[inner])
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -45,3 +48,5 @@ class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 # first, or Python would find the files again, through the path of the package that it already has
 sys.meta_path.insert(0, _SameModules())
+
+from dotevals.core import Batch, ForEach, batch, foreach  # noqa: E402  # may be found only from here on

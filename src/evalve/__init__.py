@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalve.agent_wiring import agent as agent
     from evalve.contracts import parked as parked
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from evalve.errors import ModelError as ModelError
     from evalve.errors import NotFound as NotFound
     from evalve.errors import OptionError as OptionError
+    from evalve.errors import ProcessDied as ProcessDied
     from evalve.errors import ResultError as ResultError
     from evalve.errors import SampleTimeout as SampleTimeout
     from evalve.errors import StorageError as StorageError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from evalve.errors import StreamBroken as StreamBroken
     from evalve.errors import WorkerDied as WorkerDied
     from evalve.evaluators import evaluator as evaluator
+    from evalve.gateways import gateway as gateway
     from evalve.gating import async_http_client as async_http_client
     from evalve.gating import http_client as http_client
     from evalve.gating import limiter as limiter
@@ -62,6 +65,7 @@ _ERRORS = (
     "ModelError",
     "NotFound",
     "OptionError",
+    "ProcessDied",
     "ResultError",
     "SampleTimeout",
     "StorageError",
@@ -76,9 +80,11 @@ _HOMES = {
     "Result": "evalve.records",
     "Score": "evalve.records",
     "Workspace": "evalve.sandboxes.workspace",
+    "agent": "evalve.agent_wiring",
     "async_http_client": "evalve.gating",
     "evaluator": "evalve.evaluators",
     "foreach": "evalve.declare.foreach",
+    "gateway": "evalve.gateways",
     "http_client": "evalve.gating",
     "limiter": "evalve.gating",
     "metric": "evalve.metrics",
@@ -110,6 +116,7 @@ __all__ = [
     "NotFound",
     "OptionError",
     "Pool",
+    "ProcessDied",
     "Result",
     "ResultError",
     "SampleTimeout",
@@ -119,9 +126,11 @@ __all__ = [
     "StreamBroken",
     "WorkerDied",
     "Workspace",
+    "agent",
     "async_http_client",
     "evaluator",
     "foreach",
+    "gateway",
     "http_client",
     "limiter",
     "metric",

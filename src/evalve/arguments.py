@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evalve.options import OPTIONS
 from evalve.records import FAILURE_CLASSES
 from evalve.show.samples import LIMIT
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:  # argparse has no public name for it, and at run time it take
 
 DEFAULT_STORAGE = ".evalve/evalve.db"
 STATUSES = ("complete", "partial", "running")
+_HIGHEST_PORT = 65535
 CACHE_ACTIONS = ("stats", "clear", "path", "verify")
 
 EXAMPLES = """\
 examples:
   evalve init                                a first evaluation that needs no key
   evalve run eval_first.py --experiment first
+  evalve run docs_qa --concurrency 10        an experiment of evalve.yaml
+  evalve validate                            what is wrong with evalve.yaml
   evalve list                                experiments, newest first
   evalve show latest                         scores with their intervals, samples
   evalve show first --errors                 the samples that broke, with tracebacks
@@ -32,6 +36,7 @@ examples:
   evalve plan eval_first.py                  what it will take, and how long at which tier
   evalve limits                              of every provider: level, pauses, who holds what
   evalve cache clear --older-than 7d         forget answers; `stats` says what is kept
+  evalve gateway                             any program's calls under the same limits and budget
   evalve simulate --requests-per-minute 600  a provider to try against, without a key
 
 exit codes: 0 all is well; 1 failed, not found, or a regression; 2 interrupted; 4 wrong usage;
@@ -58,6 +63,12 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("--storage", metavar="URL", default=None, help=_STORAGE_HELP)
+    parser.add_argument(
+        "--config", metavar="FILE", help="instead of the project's evalve.yaml; with any command"
+    )
+    parser.add_argument(
+        "--env-file", metavar="FILE", help="variables, as NAME=value by line; with any command"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
     _add_first_steps(verbs)
     _add_reading(verbs)
@@ -77,12 +88,36 @@ _PATTERN_HELP = "'try-*', with * for any letters and ? for one"
 def _add_first_steps(verbs: Verbs) -> None:
     verbs.add_parser(
         "run",
-        help="run evaluations through pytest",
-        usage="evalve run [FILE[::NAME] ...] [pytest options]",
-        description="Runs pytest with these arguments; without a file, on every eval_*.py from here down.",
+        help="run evaluations through pytest, or experiments of evalve.yaml",
+        usage="evalve run [FILE[::NAME] ...] [pytest options]"
+        "\n       evalve run EXPERIMENT [EXPERIMENT ...] [options]",
+        description="Runs pytest with these arguments; without a file, on every eval_*.py from here down."
+        " A word that is not a file names an experiment of evalve.yaml with `datasets:`; several run beside"
+        " each other.",
+        epilog=_run_options(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    validate = verbs.add_parser(
+        "validate", help="check evalve.yaml: keys, names, files, columns; runs nothing"
+    )
+    validate.add_argument("--json", action="store_true", help="for machines")
+    validate.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of the file, for editors"
     )
     init = verbs.add_parser("init", help="write a first evaluation that needs no key")
     init.add_argument("directory", nargs="?", default=".", metavar="DIR")
+    init.add_argument(
+        "--agents", action="store_true", help="an experiment in evalve.yaml that asks a command-line agent"
+    )
+
+
+def _run_options() -> str:
+    lines = ["options, beside those of pytest:"]
+    for option in OPTIONS:
+        metavar = f" {option.metavar}" if option.metavar else ""
+        names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
+        lines.append(f"  {names}{metavar}\n      {option.help.replace('%%', '%')}")
+    return "\n".join(lines)
 
 
 def _add_reading(verbs: Verbs) -> None:
@@ -182,7 +217,14 @@ def _add_planning(verbs: Verbs) -> None:
         description="Says what a run will take. Figures come from the options, else from earlier records.",
     )
     plan.add_argument("what", metavar="FILE[::NAME]|EXPERIMENT|latest")
-    plan.add_argument("--samples", type=_count, metavar="N", help="plan for N samples")
+    plan.add_argument("--samples", "--limit", type=_count, metavar="N", help="plan for N samples")
+    plan.add_argument(
+        "--concurrency",
+        "--max-concurrency",
+        type=_times,
+        metavar="N",
+        help="of an experiment of evalve.yaml: so many at once",
+    )
     plan.add_argument("--repeat", type=_times, metavar="K", help="each K times")
     plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
     plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")
@@ -204,7 +246,28 @@ def _add_gate(verbs: Verbs) -> None:
         "--forget", metavar="SCOPE", help="HOST/KEY-HASH/MODEL, or a part that only one has: learn it anew"
     )
     _add_cache(verbs)
+    _add_gateway(verbs)
     verbs.add_parser("simulate", help="a provider to try against, with limits, latency and faults")
+
+
+def _add_gateway(verbs: Verbs) -> None:
+    gateway = verbs.add_parser(
+        "gateway",
+        help="an address on this machine through which any program calls its models, until Ctrl-C",
+        description="Serves on 127.0.0.1: calls of any program, in any language, that is pointed at it share"
+        " limits, retries and a budget with all of evalve. The real keys stay here.",
+    )
+    gateway.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="to listen on (default: any free one)"
+    )
+    gateway.add_argument(
+        "--cache",
+        choices=("on", "off", "read", "refresh"),
+        default="off",
+        help="use answers that were paid for, and keep new ones (default: off)",
+    )
+    gateway.add_argument("--budget-usd", type=_amount, metavar="USD", help="refuse calls beyond this")
+    gateway.add_argument("--json", action="store_true", help="a line at the start and one at the end")
 
 
 def _add_cache(verbs: Verbs) -> None:
@@ -220,6 +283,12 @@ def _add_cache(verbs: Verbs) -> None:
     actions.add_parser("path", help="the file that they are in")
     verify = actions.add_parser("verify", help="read every answer, remove those that are damaged")
     verify.add_argument("--json", action="store_true", help="for machines")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"needs a port, 1 to {_HIGHEST_PORT}, or 0 for any; got {text!r}")
+    return int(text)
 
 
 def _count(text: str) -> int:

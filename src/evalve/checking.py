@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evalve.declare.experiments import Configuration
+from evalve.experiments.configuration import Configuration
 from evalve.gate.doors.naming import target_of
 from evalve.gate.presets import check_variables, read_limits
 from evalve.gate.prices import prices_from

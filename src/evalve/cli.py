@@ -14,10 +14,11 @@ from pathlib import Path
 
 from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
 from evalve.contracts import ExperimentInfo, Store
-from evalve.declare.experiments import project_folder, read_configuration
 from evalve.errors import EvalveError, NotFound, OptionError
+from evalve.experiments.configuration import configuration_file, project_folder, read_configuration
+from evalve.experiments.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
-from evalve.pytest_run import run_pytest
+from evalve.pytest_run import files_named, is_file, run_pytest
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
 from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
@@ -33,7 +34,7 @@ from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
 from evalve.storage import open_store
-from evalve.variables import unknown_variables
+from evalve.variables import CONFIG, unknown_variables
 
 _EXPERIMENT = next(option for option in OPTIONS if option.name == "experiment")
 OK, FAILED, INTERRUPTED, USAGE, INSUFFICIENT = 0, 1, 2, 4, 6
@@ -65,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _command(arguments: list[str]) -> int:
+    if "simulate" not in arguments:  # whose own file is another one
+        arguments = _with_environment(arguments)
     place = _place_of_verb(arguments)
     if place is None:
         said = command_line().parse_args(arguments)
@@ -101,15 +104,58 @@ def _place_of_verb(arguments: list[str]) -> int | None:
     return None
 
 
+def _with_environment(arguments: list[str]) -> list[str]:
+    """The arguments without `--config` and `--env-file`, which hold for everything that is done here."""
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in ("--config", "--env-file"):
+            rest.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if not value:
+            raise OptionError(f"{name} needs the path of a file")
+        if name == "--config":
+            os.environ[CONFIG] = str(Path(value).expanduser().absolute())
+            configuration_file(Path.cwd(), Environment(os.environ))
+        else:
+            for variable, text in read_env_file(Path(value)).items():
+                os.environ.setdefault(variable, text)
+    return rest
+
+
 def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in passed_on):
         command_line().parse_args(["run", "--help"])
     storage = [f"--evalve-storage={said.storage}"] if said.storage else []
+    words = list(files_named(passed_on))
+    if words and not any(is_file(word) for word in words):
+        from evalve.experiments import (
+            command,
+        )  # with the gate and the runner, which the other verbs do without
+
+        configuration = read_configuration(Path.cwd())
+        if command.names_experiments(words, configuration):
+            code, lines = command.run_command([*passed_on, *storage], configuration)
+            _print(lines)
+            return code
     return run_pytest([*passed_on, *storage])
 
 
+def _validate(said: argparse.Namespace) -> int:
+    from evalve.experiments import schema, validation
+
+    if said.schema:
+        sys.stdout.write(schema.schema_text())
+        return OK
+    report = validation.validated(Path.cwd())
+    _print([validation.report_json(report)] if said.json else validation.report_lines(report))
+    return OK if report.is_valid else FAILED
+
+
 def _init(said: argparse.Namespace) -> int:
-    return _print(start(Path(said.directory)))
+    return _print(start(Path(said.directory), agents=said.agents))
 
 
 def _list(said: argparse.Namespace) -> int:
@@ -277,6 +323,12 @@ def _cache(said: argparse.Namespace) -> int:
     return gate_commands.cache(said, agreed=lambda question: _agreed(question, to="clear"), width=_width())
 
 
+def _gateway(said: argparse.Namespace) -> int:
+    from evalve import gate_commands
+
+    return gate_commands.gateway(said)
+
+
 def _simulate(passed_on: list[str]) -> int:
     from evalve import gate_commands
 
@@ -319,6 +371,7 @@ def _print(lines: Iterable[str]) -> int:
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "init": _init,
+    "validate": _validate,
     "list": _list,
     "show": _show,
     "compare": _compare,
@@ -328,6 +381,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "plan": _plan,
     "limits": _limits,
     "cache": _cache,
+    "gateway": _gateway,
 }
 
 

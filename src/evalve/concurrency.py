@@ -13,15 +13,15 @@ import copy
 import functools
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Any
 
 from evalve.adaptation import Controller
 from evalve.callers import caller
 from evalve.checked_numbers import number, whole
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.contracts import CallSignals, Strategy, Task
+from evalve.contracts import NO_CALLS, RunSignals, Strategy, Task
 from evalve.errors import OptionError
 from evalve.options import MaxConcurrency, Options
 
@@ -87,11 +87,12 @@ class SlidingWindow:
 
 
 class Adaptive:
-    """Finds the concurrency by itself, from throughput and failures.
+    """Finds the concurrency by itself, from throughput, failures, providers and the machine.
 
     It grows while more in flight gives more per second and at least `increase_threshold` of the turns
-    succeed, steps back where growth made things slower, and cuts where fewer than `decrease_threshold`
-    succeed. `history` keeps every decision.
+    succeed, steps back where growth brought nothing, and cuts where fewer than `decrease_threshold`
+    succeed, where calls are refused or lost, and where memory, swap, load or open files run out.
+    `history` keeps every decision.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Adaptive:
         self.min_concurrency = lowest
         self.max_concurrency = highest
         self._clock = clock
-        self._signals: CallSignals | None = None
+        self._signals: RunSignals | None = None
         self._controller = Controller(
             limit=min(max(initial, lowest), highest),
             minimum=lowest,
@@ -129,14 +130,14 @@ class Adaptive:
     @property
     def concurrency(self) -> int:
         """How many may be in flight now."""
-        return self._controller.limit
+        return self._controller.allowed
 
     @property
     def history(self) -> list[dict[str, Any]]:
         return self._controller.history
 
-    def watch(self, signals: CallSignals) -> None:
-        """Take into account what the gate knows about the samples' calls."""
+    def watch(self, signals: RunSignals) -> None:
+        """Take into account what the gate knows about the samples' calls, and what the machine says."""
         self._signals = signals
 
     def with_limit(self, max_concurrency: int) -> Adaptive:
@@ -151,20 +152,64 @@ class Adaptive:
         self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
     ) -> AsyncIterator[Any]:
         controller, signals = self._controller, self._signals
-        window = Window(tasks, controller.limit)
+        window = Window(tasks, controller.allowed)
         controller.start(self._clock.now_s())
-        async with aclosing(window.results()) as results:
-            async for result in results:
-                if result == "parked":  # which is neither a success nor a failure yet
+        own_failures = signals.own_failures() if signals is not None else 0
+        with _looking(lambda: self._look(window)) if signals is not None else nullcontext():
+            async with aclosing(window.results()) as results:
+                async for result in results:
+                    if result == "parked":  # which is neither a success nor a failure yet
+                        yield _told(result, progress_callback)
+                        continue
+                    succeeded = result not in ("failed", "waiting")
+                    if signals is not None and result == "failed" and signals.own_failures() > own_failures:
+                        # a mistake in the evaluation is no reason for fewer samples at once
+                        own_failures, succeeded = own_failures + 1, True
+                    self._observe(window, succeeded=succeeded)
                     yield _told(result, progress_callback)
-                    continue
-                succeeded = result not in ("failed", "waiting")
-                held_back = signals.held_back() if signals is not None else 0
-                controller.observe(succeeded=succeeded, in_flight=window.take_peak(), held_back=held_back)
-                lost, sent = signals.lost() if signals is not None else (0, 0)
-                if controller.adapt(self._clock.now_s(), lost=lost, sent=sent):
-                    window.resize(controller.limit)
-                yield _told(result, progress_callback)
+
+    def _observe(self, window: Window, *, succeeded: bool) -> None:
+        """A turn has ended: the provider's side."""
+        controller, signals = self._controller, self._signals
+        held_back = signals.held_back() if signals is not None else 0
+        controller.observe(succeeded=succeeded, in_flight=window.take_peak(), held_back=held_back)
+        calls = signals.calls() if signals is not None else NO_CALLS
+        if controller.adapt(self._clock.now_s(), calls):
+            self._resize(window)
+
+    def _look(self, window: Window) -> None:
+        """Some time has passed: the host's side."""
+        assert self._signals is not None
+        pressure = self._signals.pressure()
+        if self._controller.look(self._clock.now_s(), pressure, in_flight=window.in_flight):
+            self._resize(window)
+
+    def _resize(self, window: Window) -> None:
+        window.resize(self._controller.allowed)
+        if self._signals is not None and self.history and self.history[-1]["to"] == self.concurrency:
+            self._signals.decided(self.history[-1])
+
+
+LOOK_EVERY_S = 2.0
+"""How often the machine is looked at: a process that takes memory does so within seconds."""
+
+
+@contextmanager
+def _looking(look: Callable[[], None]) -> Iterator[None]:
+    """In the block, look now and then."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def again() -> None:
+        nonlocal timer
+        look()
+        timer = loop.call_later(LOOK_EVERY_S, again)
+
+    timer = loop.call_later(LOOK_EVERY_S, again)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 SequentialStrategy = Sequential
@@ -195,6 +240,10 @@ class Window:
     def resize(self, limit: int) -> None:
         self._limit = limit
         self._hire()
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
 
     def take_peak(self) -> int:
         """How many were in flight at once since this was last asked."""
@@ -352,7 +401,7 @@ def choose(
     if max_concurrency == "auto":
         strategy = strategy if isinstance(strategy, Adaptive) else Adaptive()
     elif max_concurrency is not None:
-        strategy = _limited(strategy, max_concurrency)
+        strategy = limited(strategy, max_concurrency)
     if throttle_s is None:
         return strategy
     if isinstance(strategy, SlidingWindow):
@@ -378,7 +427,7 @@ def _default(*, is_async: bool, workers: int | None) -> Strategy:
     return Sequential() if workers is None else SlidingWindow(workers)
 
 
-def _limited(strategy: Strategy, max_concurrency: int) -> Strategy:
+def limited(strategy: Strategy, max_concurrency: int) -> Strategy:
     if isinstance(strategy, Sequential):
         return strategy if max_concurrency == 1 else SlidingWindow(max_concurrency)
     if isinstance(strategy, Adaptive):

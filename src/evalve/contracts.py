@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote
 
 from evalve.options import Options, Threshold
 from evalve.records import Artefact, FailureClass, Record, Sample, Score, Status
@@ -67,6 +68,10 @@ class EvaluationInfo:
     """Samples whose function called `pytest.skip`: recorded, neither done nor failed."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many failed, by failure class; classes without any are left out."""
+    last_run: str | None = None
+    """How its latest run ended (`RunInfo.status`); `None` where there was none."""
+    first_rows: int | None = None
+    """How many rows were asked for, where `total` counts no more than these; `None` where it counts all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class ExperimentInfo:
     skipped: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many failed, by failure class."""
+    first_rows: int | None = None
+    """The fewest rows that an evaluation was asked for; `None` where all were asked for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,8 @@ class Known:
     index: int
     working_s: float
     row_hash: int | None = None
+    failed_calls_json: str | None = None
+    """What its calls came to (`RecordDraft.calls_json`), where it failed."""
 
 
 Observation = tuple[str, int, list[Score]]
@@ -254,6 +263,15 @@ class CommitSink(Protocol):
     def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None: ...
 
 
+class InFlight(Protocol):
+    """The attempts of a run that are under way, noted for the case that the process dies. Next to free."""
+
+    def begins(self, sample_id: str, repeat: int) -> None: ...
+    def ended(self, sample_id: str, repeat: int) -> None: ...
+    def close(self) -> None:
+        """The run has ended in order."""
+
+
 class RunningStore(Protocol):
     """What a run asks of a store, on its event loop.
 
@@ -278,6 +296,11 @@ class RunningStore(Protocol):
     def tell_progress(self, progress: LiveProgress) -> None:
         """For other processes to read, until the run ends. It queues, as `add` does."""
 
+    def in_flight(self, run: RunInfo) -> InFlight: ...
+    async def deaths(self, evaluation_id: int) -> Mapping[tuple[str, int], int]:
+        """How many processes have died while an attempt was under way, by sample and repeat."""
+
+    async def forget_deaths(self, evaluation_id: int) -> None: ...
     async def counts(self, evaluation_id: int) -> Counts: ...
     def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]: ...
     async def leave_out(self, evaluation_id: int, sample_ids: Sequence[str]) -> None: ...
@@ -375,10 +398,72 @@ class Tally:
     """How many may be in flight, where the strategy says."""
     notes: list[str] = field(default_factory=list)
     """Things to tell the person once: a blocked loop, a take-over of a lock."""
+    running: dict[int, RunningSample] = field(default_factory=dict)
+    """Attempts that have begun and not ended, in that order."""
+    decided: str = ""
+    """What an adaptive strategy has decided last, and why: `20 → 14: 18% of calls were lost`."""
+    own_failures: int = 0
+    """Failures that say nothing about provider or machine: of classes code, answer and agent."""
     held_by: Callable[[], str] = lambda: ""
     """What holds calls back now, in words: `input tokens 98%: next in 0.4 s`."""
     spent: Callable[[], str] = lambda: ""
     """What calls came to so far, in words: `34 cached, 0.120 USD`."""
+    agents: dict[int, RunningAgent] = field(default_factory=dict)
+    """Those that are running now, in the order of their beginning."""
+    agent_totals: AgentTotals | None = None
+    """Of those that have ended; `None` before the first."""
+
+
+@dataclass(slots=True)
+class AgentTotals:
+    """What the agents of a run came to together."""
+
+    runs: int = 0
+    ran_s: float = 0.0
+    waited_s: float = 0.0
+    """For their start, after they had been asked for."""
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    """Of the largest of them, with all that it started."""
+    output_bytes: int = 0
+    survivors: int = 0
+    """Processes that they left behind, and that were ended."""
+    confinement: dict[str, int] = field(default_factory=dict)
+    """How many ran behind which walls."""
+
+    def add(self, other: AgentTotals) -> None:
+        for name in ("runs", "ran_s", "waited_s", "cpu_s", "output_bytes", "survivors"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.peak_memory_bytes = max(self.peak_memory_bytes, other.peak_memory_bytes)
+        for level, count in other.confinement.items():
+            self.confinement[level] = self.confinement.get(level, 0) + count
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """An agent's process as it was last seen."""
+
+    agent: str
+    sample_id: str
+    started_s: float | None = None
+    """`time.monotonic()` at its real start; `None` before."""
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    output_bytes: int = 0
+    doing: str = ""
+    """The kind of its last event."""
+
+
+@dataclass(slots=True)
+class RunningSample:
+    """An attempt that has begun and not ended."""
+
+    sample_id: str
+    repeat: int
+    started_s: float
+    """`time.monotonic()` at its beginning."""
+    waits_for: Callable[[], str]
+    """In words; empty while it works."""
 
 
 class Progress(Protocol):
@@ -389,14 +474,75 @@ class Progress(Protocol):
     def finished(self, tally: Tally) -> None: ...
 
 
-class CallSignals(Protocol):
-    """What a strategy may know about the calls that its samples make."""
+class CallCounts(NamedTuple):
+    """Calls to providers since the beginning."""
+
+    sent: int = 0
+    lost: int = 0
+    """To overload, server errors and time-outs."""
+    refused: int = 0
+    """By a provider's limits."""
+
+
+NO_CALLS = CallCounts()
+
+
+Level = Literal["clear", "tight", "over"]
+"""How much room a machine has: `tight` is for nothing more, `over` for fewer."""
+
+
+class HostPressure(NamedTuple):
+    """Whether the machine has room, and what there is too little of."""
+
+    level: Level
+    reason: str = ""
+    at_least: int = 1
+    """So many samples at once are no cause for it."""
+
+
+CLEAR = HostPressure("clear")
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A process that has been let start; whoever runs it notes what it took."""
+
+    peak_bytes: int = 0
+    """At its end."""
+    memory_bytes: Callable[[], int] = lambda: 0
+    """What it takes now."""
+
+
+class Host(Protocol):
+    """The machine that samples run on."""
+
+    def pressure(self, processes: int) -> HostPressure:
+        """How much room there is now; `processes` are those that samples of the run have started."""
+
+    def admission(
+        self, kind: str, wait: Callable[[Awaitable[Any], str], Awaitable[Any]]
+    ) -> AbstractAsyncContextManager[Admitted]:
+        """Entered when there is memory for another process of its kind; in the block, it runs."""
+
+    def room_for_files(self, at_once: int) -> tuple[int, str] | None:
+        """Let so many samples open files at once; where not all can, how many, and what to tell."""
+
+
+class RunSignals(Protocol):
+    """What a strategy may know about its run beside its turns, and whom it tells what it decides."""
 
     def held_back(self) -> int:
         """How many samples wait now for a provider's limits."""
 
-    def lost(self) -> tuple[int, int]:
-        """Calls lost to overload, server errors and time-outs, and calls sent, since the beginning."""
+    def calls(self) -> CallCounts: ...
+
+    def own_failures(self) -> int:
+        """Samples so far whose failure says nothing about provider or machine."""
+
+    def pressure(self) -> HostPressure: ...
+
+    def decided(self, decision: Mapping[str, Any]) -> None:
+        """An entry of the strategy's `history`."""
 
 
 class CallsView(Protocol):
@@ -456,17 +602,62 @@ class CallLog:
     """For limits and between tries, summed over calls."""
     ordinals: dict[str, int] = field(default_factory=dict)
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
+    roles: dict[str, CallLog] = field(default_factory=dict)
+    """Calls that are made about a sample and not by it, such as a `judge`'s: none of the figures has them."""
+
+    def in_role(self, role: str) -> CallLog:
+        """Where calls of that role are counted; without a role, here."""
+        return self.roles.setdefault(role, CallLog()) if role else self
 
     def add(self, made: CallLog) -> None:
         """Add the figures of other calls; ordinals belong to one attempt, and stay as they are."""
-        for figure in fields(self):
-            if figure.name != "ordinals":
-                setattr(self, figure.name, getattr(self, figure.name) + getattr(made, figure.name))
+        for name in _FIGURES:
+            setattr(self, name, getattr(self, name) + getattr(made, name))
+        for role, log in made.roles.items():
+            self.in_role(role).add(log)
 
     def since(self, before: CallLog) -> CallLog:
         """What has been added to the figures."""
-        names = [figure.name for figure in fields(self) if figure.name != "ordinals"]
-        return CallLog(**{name: getattr(self, name) - getattr(before, name) for name in names})
+        added = CallLog(**{name: getattr(self, name) - getattr(before, name) for name in _FIGURES})
+        for role, log in self.roles.items():
+            added.roles[role] = log.since(before.roles.get(role) or CallLog())
+        return added
+
+    def to_plain(self) -> dict[str, Any]:
+        """The figures by name; those of a role as in `judge.cost_usd`."""
+        plain = {name: getattr(self, name) for name in _FIGURES}
+        # `list` first: another thread may count the first call of a role
+        for role, log in list(self.roles.items()):
+            plain.update({f"{role}.{name}": getattr(log, name) for name in _FIGURES})
+        return plain
+
+    @property
+    def made_any(self) -> bool:
+        return bool(self.requests or self.cached) or any(log.made_any for log in self.roles.values())
+
+
+_FIGURES = tuple(figure.name for figure in fields(CallLog) if figure.name not in ("ordinals", "roles"))
+
+JUDGE = "judge"
+"""The role of calls that a judge makes (`CallLog.roles`)."""
+
+
+def split_roles(plain: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """What `CallLog.to_plain` gave, by role; the sample's own calls under the empty name."""
+    by_role: dict[str, dict[str, float]] = {"": {}}
+    for name, figure in plain.items():
+        role, _, own = name.rpartition(".")
+        by_role.setdefault(role, {})[own] = figure
+    return by_role
+
+
+def all_roles(plain: Mapping[str, float]) -> dict[str, float]:
+    """The figures of all roles together."""
+    total: dict[str, float] = {}
+    for name, figure in plain.items():
+        own = name.rpartition(".")[2]
+        total[own] = total.get(own, 0) + figure
+    return total
 
 
 class Surroundings(Protocol):
@@ -513,6 +704,10 @@ class SampleContext:
     """For a lender: which argument of the evaluation it lends for."""
     failed_calls: dict[Any, Any] = field(default_factory=dict)
     """The gate's own: requests of this try that have failed for good, and what came of them."""
+    role: str = ""
+    """For whom calls are counted: the sample itself, or a `judge`."""
+    host: Host | None = None
+    """The machine; `None` where no run is around the sample."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
@@ -550,6 +745,39 @@ WAITS_FOR_LIMITS = "limits"
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
 
 
+@contextmanager
+def in_role(role: str) -> Iterator[None]:
+    """In the block, and in tasks that are started in it, calls are counted under the role.
+
+    Outside of samples, calls in the block are those of a sample that nobody records: equal calls in it are
+    asked anew.
+    """
+    sample = SAMPLE.get()
+    if sample is None:
+        inside = SampleContext("", "", "", repeat=0, try_number=1, role=role)
+    else:
+        inside = replace(sample, role=role)
+    token = SAMPLE.set(inside)
+    try:
+        yield
+    finally:
+        SAMPLE.reset(token)
+
+
+@asynccontextmanager
+async def admitted(kind: str) -> AsyncIterator[Admitted]:
+    """Around a process that a sample starts: entered when there is memory for another one of its kind.
+
+    Note in what it yields what the process takes, at the end and, where that is known, now.
+    """
+    sample = SAMPLE.get()
+    if sample is None or sample.host is None:
+        yield Admitted()
+        return
+    async with sample.host.admission(kind, sample.held) as place:
+        yield place
+
+
 async def parked(awaitable: Awaitable[T], reason: str) -> T:
     """`SampleContext.parked` of the sample that is under way; outside of samples, a plain `await`."""
     sample = SAMPLE.get()
@@ -564,6 +792,48 @@ class Lender(Protocol):
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:
         """Entered before the attempt, left after it whatever happens; `context.ended` then says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLease:
+    """What an attempt, or a whole process, is lent of the gateway: an address that knows whose calls come.
+
+    Programs are given it as their provider's address, and the token as their only key.
+    """
+
+    url: str = field(repr=False)
+    """`http://127.0.0.1:PORT/t/TOKEN`: the token stands in the path, since not every client can send a
+    header of its own."""
+    token: str = field(repr=False)
+    """Accepted as the key as well: in `authorization`, `x-api-key`, `api-key` or `x-goog-api-key`."""
+
+    def base_url(self, upstream: str) -> str:
+        """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.
+
+        It stands for the origin of the provider; what a client appends by itself (`/v1/messages`) follows.
+        """
+        return f"{self.url}/{quote(upstream, safe='')}"
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which a program calls through the gateway; the token stands for every key."""
+        return {
+            "ANTHROPIC_BASE_URL": self.base_url("anthropic"),
+            "ANTHROPIC_API_KEY": self.token,
+            "OPENAI_BASE_URL": self.base_url("openai") + "/v1",
+            "OPENAI_API_KEY": self.token,
+            "GOOGLE_GEMINI_BASE_URL": self.base_url("gemini"),
+            "GEMINI_API_KEY": self.token,
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+
+LOST_WITHOUT_GATEWAY = (
+    "with `gateway: off` the agent calls its provider by itself, on its own login: no limit holds its calls"
+    " back, they share no cache and no retries, count for no budget, and stand neither in the sample's calls"
+    " nor in its trace; tokens and cost are what the agent itself reports"
+)
+"""What is said where a person turns it off."""
 
 
 def is_lender(value: object) -> bool:

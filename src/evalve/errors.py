@@ -8,7 +8,7 @@ EvalveError
 ├── ResultError           an evaluation function returned something that is not a score
 ├── SampleTimeout         a sample ran longer than its `timeout_s`
 ├── AnswerError           a model's answer cannot be used; raise it in an evaluation
-├── AgentError            the agent under test broke; raise it in an evaluation
+├── AgentError            the agent under test gave no answer; raise it in an evaluation
 ├── InfrastructureError   what evalve or the machine provides broke, not what is evaluated: tried again
 │   ├── LenderError       something could not be lent to an attempt, or not be taken back
 │   └── WorkerDied        the process that ran the sample ended before it answered
@@ -27,6 +27,8 @@ KeyboardInterrupt
 """
 
 from __future__ import annotations
+
+from evalve.records import FailureClass
 
 
 class EvalveError(Exception):
@@ -62,11 +64,26 @@ class AnswerError(EvalveError):
 
 
 class AgentError(EvalveError):
-    """The agent under test broke: an evaluation raises it where no score would be true."""
+    """The agent under test gave no answer: an evaluation raises it where no score would be true.
+
+    `failure_class` says whose that is: the agent's own, unless the provider behind it, a clock or the machine
+    is to blame. `run` is what it came to so far, where evalve ran it.
+    """
+
+    def __init__(
+        self, message: str = "", *, failure_class: FailureClass = "agent", run: object | None = None
+    ) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+        self.run = run
 
 
 class InfrastructureError(EvalveError):
     """What evalve or the machine provides broke. The sample is tried again, three times in all."""
+
+
+class ProcessDied(InfrastructureError):
+    """The process that ran a sample died, more than once."""
 
 
 class LenderError(InfrastructureError):

@@ -1,7 +1,16 @@
-"""Whether a folder lies on a network: machines share it there, and their locks do not reach each other."""
+"""Whether a folder lies on a network, and which journal a SQLite file may have there.
+
+Machines share such a folder, and their locks do not reach each other. A write-ahead log is read through
+memory that all processes share: two machines share none, and would destroy the file.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _OF_THE_NETWORK = frozenset(
@@ -45,3 +54,27 @@ def on_network(folder: Path, mounts: str | None = None) -> bool:
         if is_around and len(mounted_at) >= len(place):
             place, kind = mounted_at, right.split()[0]
     return kind in _OF_THE_NETWORK
+
+
+def journal_for(folder: Path) -> str:
+    """`wal` or `delete`, as SQLite calls them."""
+    return "delete" if on_network(folder) else "wal"
+
+
+def use_journal(connection: sqlite3.Connection, journal: str) -> None:
+    """Switch the file, where it is not so already. Only inside `taking_turns`."""
+    (now,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if now != journal:
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+
+
+@contextmanager
+def taking_turns(folder: Path) -> Iterator[None]:
+    """Of several processes, one: SQLite does not wait when two connections switch at once."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a network without such locks: what remains is to try
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,16 +1,19 @@
-"""`evalve limits`, `evalve cache` and `evalve simulate`: from the command line to the gate and back."""
+"""`evalve limits`, `cache`, `gateway` and `simulate`: from the command line to the gate and back."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
+import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 
 from evalve.errors import NotFound, OptionError, StorageError
 from evalve.gate.booking import ScopeState
@@ -21,9 +24,10 @@ from evalve.gate.messages import Dimension
 from evalve.gate.state import ScopeView
 from evalve.gate.state_sqlite import SqliteState
 from evalve.gating import cache_directory, limits_path
-from evalve.options import suggestion
+from evalve.options import Options, suggestion
 from evalve.secrecy import Environment
 from evalve.show import caching
+from evalve.show.gateway import closed_json, closed_line, opened_json, opened_lines
 from evalve.show.limits import (
     STATED,
     HolderNow,
@@ -200,6 +204,45 @@ def _verify(store: CacheStore, *, as_json: bool) -> int:
     return FAILED if verified.corrupt or verified.file_damage else OK
 
 
+# -- gateway
+
+
+def gateway(said: argparse.Namespace) -> int:
+    """Serves until it is interrupted; the token is good for as long."""
+    from evalve import gateways, gating  # with a web server
+
+    options = Options(cache=said.cache, budget_usd=said.budget_usd)
+    served = gateways.build(port=said.port)
+    known = list(gateways.upstreams())
+    with gating.calls_between_runs(options) as calls, _until_interrupted() as interrupted:
+        lease = served.lent_to_process()
+        try:
+            is_json = said.json
+            _say([opened_json(lease, known)] if is_json else opened_lines(lease, known, cache=said.cache))
+            sys.stdout.flush()
+            interrupted.wait()
+        finally:
+            served.close()
+        totals = calls.totals()
+    return _say([closed_json(totals)] if said.json else ["", closed_line(totals)])
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, and by whoever ends programs gently."""
+    interrupted = threading.Event()
+
+    def told(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 # -- simulate
 
 
@@ -216,6 +259,7 @@ def _hint(url: str) -> None:
         "terminal; any key will do unless --key names some:\n"
         f"  export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any\n"
         f"  export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any\n"
+        f"  export GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=any\n"
         f"  curl {url}/_simulator/stats\n\n"
     )
     sys.stderr.flush()

@@ -17,14 +17,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalve.declare.experiments import Configuration, read_configuration
+from evalve.contracts import JUDGE, all_roles
 from evalve.errors import OptionError
+from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.filesystems import on_network
 from evalve.gate.accounts import Account, Accounts
+from evalve.gate.budget import SharedBudget
 from evalve.options import Options, switched_on
 from evalve.secrecy import Environment, discreet, discreet_headers, secret
 from evalve.variables import unknown_variables
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from evalve.gate.estimates import Estimates
     from evalve.gate.exchange import Gate
     from evalve.gate.limiter import Limiter
-    from evalve.gate.messages import Call, Limits
+    from evalve.gate.messages import Call, Dialect, Limits, Request
     from evalve.gate.prices import Prices
     from evalve.gate.queueing import Hold
     from evalve.gate.sender import AiohttpSender
@@ -62,6 +65,8 @@ class GateHouse:
     estimates: Estimates
     estimates_path: Path
     limits_for: Callable[[Call], Limits]
+    named: Callable[[Call], Call]
+    """A call under the account that a person named for it."""
     connection: Connection
     endings: tuple[Callable[[], None], ...]
 
@@ -116,9 +121,18 @@ _RUNS = Accounts()
 
 
 @contextmanager
-def calls_of(options: Options, *, spent_before_usd: float = 0.0) -> Iterator[Calls]:
-    """In the block, a run is under way whose calls are treated as its options ask."""
-    calls = Calls(options, spent_before_usd)
+def calls_of(
+    options: Options,
+    *,
+    spent_before_usd: float = 0.0,
+    shares: int = 1,
+    budget: SharedBudget | None = None,
+) -> Iterator[Calls]:
+    """In the block, a run is under way whose calls are treated as its options ask.
+
+    With a `budget` that it shares with others, its own does not count.
+    """
+    calls = Calls(options, spent_before_usd, shares, budget)
     with _RUNS.open(calls.account):
         yield calls
 
@@ -142,9 +156,20 @@ class Calls:
     A run whose samples call no model builds no gate.
     """
 
-    def __init__(self, options: Options, spent_before_usd: float = 0.0) -> None:
-        mode = cache_mode(options, Environment(os.environ))
-        self.account = Account(mode, budget_usd=options.budget_usd, spent_before_usd=spent_before_usd)
+    def __init__(
+        self,
+        options: Options,
+        spent_before_usd: float = 0.0,
+        shares: int = 1,
+        budget: SharedBudget | None = None,
+    ) -> None:
+        self.account = Account(
+            cache_mode(options, Environment(os.environ)),
+            budget_usd=options.budget_usd,
+            spent_before_usd=spent_before_usd,
+            shares=shares,
+            shared=budget,
+        )
 
     async def utilisation(self) -> list[dict[str, Any]]:
         used, built = self.account.admitted, _HOUSES.get(os.getpid())
@@ -166,9 +191,12 @@ class Calls:
 
     def spent(self) -> str:
         totals = self.totals()
-        parts = [f"{int(totals['cached'])} cached"] if totals["cached"] else []
-        if totals["cost_usd"]:
-            parts.append(f"{totals['cost_usd']:.3f} USD")
+        together = all_roles(totals)
+        parts = [f"{int(together['cached'])} cached"] if together["cached"] else []
+        if together["cost_usd"]:
+            cost = f"{together['cost_usd']:.3f} USD"
+            judged_usd = totals.get(f"{JUDGE}.cost_usd", 0.0)
+            parts.append(f"{cost} ({judged_usd:.3f} for the judge)" if judged_usd else cost)
         return ", ".join(parts)
 
 
@@ -208,8 +236,14 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     limiter = Limiter(state, limits_for=limits_of)
     estimates_path = state_directory(environ) / "estimates.json"
     estimates = _kept_estimates(estimates_path)
+    whose = account_namer(configuration, environ)
+
+    def read(request: Request) -> tuple[Dialect, Call] | None:
+        understood = recognised(request)
+        return understood and (understood[0], whose(understood[1]))
+
     gate = Gate(
-        read=recognised,
+        read=read,
         cache=cache,
         retries=Retries(),
         limiter=limiter,
@@ -229,6 +263,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
         estimates=estimates,
         estimates_path=estimates_path,
         limits_for=limits_of,
+        named=whose,
         connection=Connection(
             gate=gate,
             sender=sender,
@@ -257,6 +292,26 @@ def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> C
         return Limits()
 
     return limits_of
+
+
+def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> Callable[[Call], Call]:
+    """Names whose limits a call is under: its key's, unless a person said that all keys are one account's."""
+    from evalve.gate.dialects.request_parts import hash_of
+    from evalve.gate.presets import account_for, read_limits
+
+    configured = read_limits(configuration.limits)
+
+    @cache
+    def account_at(host: str, provider: str, dialect: str) -> str | None:
+        names = dict.fromkeys([host, provider, dialect])
+        found = (account_for(name, configured, environ) for name in names)
+        return next((hash_of(f"account/{account}") for account in found if account is not None), None)
+
+    def named(call: Call) -> Call:
+        account = account_at(call.host, call.provider, call.dialect)
+        return call if account is None else replace(call, key_hash=account)
+
+    return named
 
 
 def limit_state(environ: Mapping[str, str]) -> LimitState:
@@ -393,13 +448,14 @@ def model(
     """
     name, base_url, api_key = discreet(name), discreet(base_url), secret(api_key)
     headers = discreet_headers(headers) if isinstance(headers, Mapping) else headers
+    from evalve.gate.doors.gateway.environment import seen_from_behind
     from evalve.gate.doors.model import Model, open_model
 
     copyreg.pickle(Model, _crossing)
     return open_model(
         name,
         connection=house().connection,
-        environ=Environment(os.environ),
+        environ=Environment(seen_from_behind(Environment(os.environ))),
         api_key=api_key,
         base_url=base_url,
         headers=headers,
@@ -424,5 +480,5 @@ def limiter(name: str, *, api_key: str | None = None, base_url: str | None = Non
     from evalve.gate.background import SHARED
     from evalve.gate.doors.limiting import ScopeLimiter
 
-    call = model(name, api_key=api_key, base_url=base_url).call()
+    call = house().named(model(name, api_key=api_key, base_url=base_url).call())
     return ScopeLimiter(house().limiter, call, combined=call.dialect == "openai", call_sync=SHARED.call)

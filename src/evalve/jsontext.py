@@ -12,6 +12,8 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 _MOST_BITS = 14_000  # Python writes and reads whole numbers of up to 4300 digits
+RAISED_BY_VALUES = (Exception, SystemExit)
+"""What methods of a person's classes may raise where nothing may end but them, `sys.exit()` among it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -19,7 +21,7 @@ def to_json(value: Any) -> str:
     """Compact JSON with sorted keys, equal for equal content in every process."""
     try:
         return _encode(value)
-    except Exception:  # a value without a form in JSON, or a converter of the person's own that raised
+    except RAISED_BY_VALUES:  # a value without a form in JSON, or a converter of the person's own that raised
         return _encode(_plain(value, within=()))
 
 
@@ -58,7 +60,7 @@ def as_text(value: Any) -> str:
     """The value's repr without memory addresses, so that it is the same in the next process."""
     try:
         return _ADDRESS.sub("", repr(value))
-    except Exception as error:  # a broken __repr__ of a user's class must not lose the record
+    except RAISED_BY_VALUES as error:  # a broken __repr__ of a user's class must not lose the record
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
 
 
@@ -87,7 +89,7 @@ def _plain(value: Any, *, within: tuple[int, ...]) -> Any:
         if isinstance(value, list | tuple):
             return [_plain(item, within=within) for item in value]
         converted = _foreign(value)
-    except Exception:  # a user's own container or converter failed: fall back to text
+    except RAISED_BY_VALUES:  # a user's own container or converter failed: fall back to text
         return as_text(value)
     return _plain(converted, within=within) if converted is not value else as_text(value)
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, overload
 
+from evalve.agreement import Agreement as Agreement
+from evalve.agreement import Weights, agreement
 from evalve.callers import at_caller, caller
 from evalve.errors import DeclarationError
 from evalve.options import suggestion
 from evalve.statistics import pass_at_k, pass_hat_k
 
-Kind = Literal["proportion", "mean", "sum", "count", "pass_at", "pass_hat", "other"]
+Kind = Literal["proportion", "mean", "sum", "count", "pass_at", "pass_hat", "agreement", "other"]
 """Says which interval fits, and that running sums are enough; `other` needs all values at once."""
 
 
@@ -112,7 +114,21 @@ sum = Metric("sum", _sum, "sum")
 count = Metric("count", _count, "count")
 """How many observations there are."""
 
-_BUILT_IN = {built_in.name: built_in for built_in in (accuracy, mean, sum, count)}
+LABEL = "label"
+"""Under this key the metadata of a score has what a person says of the same response."""
+
+
+def _kappa(pairs: Iterable[tuple[Any, Any]], weights: Weights | None = None) -> float | None:
+    judged, labels = zip(*pairs, strict=True) if (pairs := list(pairs)) else ((), ())
+    return agreement(judged, labels, weights=weights).kappa
+
+
+kappa = Metric("kappa", _kappa, "agreement")
+"""Cohen's kappa of the values and the labels beside them: agreement beyond chance."""
+weighted_kappa = Metric("weighted_kappa", partial(_kappa, weights="quadratic"), "agreement")
+"""The same for grades: a disagreement counts by the square of its distance."""
+
+_BUILT_IN = {each.name: each for each in (accuracy, mean, sum, count, kappa, weighted_kappa)}
 
 # A stated exception to "no registries": a stored experiment knows metrics only by name.
 _OWN: dict[str, Metric] = {}

@@ -76,7 +76,7 @@ class Options:
     fresh: bool | None = None
     accept_changes: bool | None = None
     storage: str | None = None
-    progress: Literal["auto", "plain", "off"] | None = None
+    progress: Literal["auto", "plain", "workers", "off"] | None = None
     model: tuple[str, ...] | None = None
     cache: Literal["on", "off", "read", "refresh"] | None = None
     no_cache: bool | None = None
@@ -84,6 +84,7 @@ class Options:
     engine: Literal["auto", "processes"] | None = None
     workers: int | None = None
     trace: Literal["on", "off"] | None = None
+    gateway: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +257,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "progress",
         "progress",
-        _choice("auto", "plain", "off"),
-        "how progress is shown",
-        "auto|plain|off",
+        _choice("auto", "plain", "workers", "off"),
+        "how progress is shown; workers: with a line for each running sample",
+        "auto|plain|workers|off",
     ),
     Option(
         "model",
@@ -291,6 +292,13 @@ OPTIONS: tuple[Option, ...] = (
         _choice("on", "off"),
         "whether what samples do (calls with request and answer, notes) is recorded",
         "on|off",
+    ),
+    Option(
+        "gateway",
+        "gateway",
+        switched_on,
+        "set ANTHROPIC_BASE_URL, OPENAI_BASE_URL … so that the calls of any SDK pass evalve's limits, cache,"
+        " retries and budget, and count for their samples",
     ),
 )
 
@@ -382,12 +390,16 @@ def merged(*layers: Options) -> Options:
     result = layers[0]
     for layer in layers[1:]:
         missing = {
-            f.name: getattr(layer, f.name)
-            for f in fields(Options)
-            if getattr(result, f.name) is None and getattr(layer, f.name) is not None
+            name: value
+            for name in _FIELDS
+            if (value := getattr(layer, name)) is not None and getattr(result, name) is None
         }
-        result = replace(result, **missing)
+        if missing:
+            result = replace(result, **missing)
     return result
+
+
+_FIELDS = tuple(f.name for f in fields(Options))
 
 
 def said(options: Options) -> dict[str, Any]:

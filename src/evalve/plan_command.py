@@ -7,14 +7,17 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evalve import wiring
 from evalve.checking import check_calls
-from evalve.declare.experiments import Configuration
 from evalve.errors import OptionError
+from evalve.experiments.configuration import Configuration
+from evalve.experiments.declared import declared_named, is_runnable
+from evalve.experiments.planning import outlook_lines, outlook_plain, outlooks
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
@@ -25,8 +28,8 @@ from evalve.gate.prices import Prices, prices_from
 from evalve.gate.state_sqlite import SqliteState
 from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
-from evalve.options import Options, suggestion
-from evalve.plan_subjects import OpenStore, Subject, subjects_of
+from evalve.options import Options, merged, suggestion
+from evalve.plan_subjects import OpenStore, Subject, subjects_of, subjects_of_outlook
 from evalve.secrecy import Environment
 from evalve.show.plans import HERE, plan_json, plan_text
 
@@ -36,11 +39,16 @@ _ANY_MODEL = "anthropic/any"
 
 def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -> Iterable[str]:
     options = Options(
-        samples=said.samples, repeat=said.repeat, model=None if said.model is None else (said.model,)
+        samples=said.samples,
+        repeat=said.repeat,
+        max_concurrency=getattr(said, "concurrency", None),
+        model=None if said.model is None else (said.model,),
     )
     environ = Environment(os.environ)
     settings = wiring.settings(options, folder=Path.cwd(), environ=environ)
     chosen = tuple(dict.fromkeys(settings.options_for_any().model or ()))
+    if _is_of_file(said.what, settings.configuration):
+        return _experiment_lines(said, settings, open_store, width)
     check_calls(chosen, settings.configuration, environ)
     subjects = subjects_of(said, settings, open_store)
     _refuse_nothing(subjects)
@@ -53,6 +61,51 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
     if said.json:
         return [plan_json(planned, model=model)]
     return plan_text(planned, model=model, width=width)
+
+
+def _is_of_file(what: str, configuration: Configuration) -> bool:
+    """Whether it is an experiment of `evalve.yaml` that can be run; a file of that name wins."""
+    document = configuration.document
+    if document is None or "::" in what or Path(what).is_file():
+        return False
+    known = {str(name): name for name in document.section("experiments")}
+    return what in known and is_runnable(document, known[what])
+
+
+def _experiment_lines(
+    said: argparse.Namespace, settings: wiring.Settings, open_store: OpenStore, width: int
+) -> Iterator[str]:
+    """A plan for each model that the experiment asks: its calls, and what they take of this machine."""
+    environ = Environment(os.environ)
+    configuration = settings.configuration
+    assert configuration.document is not None
+    asked_for = merged(settings.said, settings.environment, configuration.options_for(said.what))
+    models = asked_for.model if settings.said.model or settings.environment.model else None
+    declared = declared_named(configuration.document, said.what, {"models": list(models)} if models else None)
+    plans: list[dict[str, Any]] = []
+    for place, outlook in enumerate(outlooks(declared, asked_for, environ)):
+        subjects, timed = subjects_of_outlook(outlook, said, open_store)
+        _refuse_nothing(subjects)
+        sample_s = None if timed is None else timed.sample_s
+        model = outlook.asked.callable_name(environ)
+        planned = None
+        if timed is None or timed.made_calls or said.calls_per_sample is not None:
+            provider = Provider.of(model, configuration, environ)
+            works = [_work(subject, said, provider) for subject in subjects]
+            planned = plan(works, _limits(provider, said.tier, environ))
+        if said.json:
+            calls = {"calls": 0} if planned is None else json.loads(plan_json(planned, model=model))
+            plans.append({**calls, **outlook_plain(outlook, sample_s)})
+            continue
+        yield from [""] if place else []
+        yield f"{said.what} · {outlook.asked.name}"
+        if planned is None:
+            yield "calls     0: none of the recorded samples called a model through evalve"
+        else:
+            yield from plan_text(planned, model=model, width=width)
+        yield from outlook_lines(outlook, sample_s, "" if timed is None else timed.source)
+    if said.json:
+        yield json.dumps({"experiment": said.what, "plans": plans}, indent=2)
 
 
 @dataclass(frozen=True, slots=True)

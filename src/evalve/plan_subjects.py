@@ -13,6 +13,7 @@ from pathlib import Path
 from evalve import wiring
 from evalve.contracts import EvaluationInfo, Store
 from evalve.errors import NotFound, OptionError
+from evalve.experiments.planning import Outlook, Share
 from evalve.gate.past_calls import PastCalls, past_calls
 from evalve.options import Options
 from evalve.pytest_collect import Collected, collect
@@ -112,6 +113,64 @@ def _recorded(store: Store, one: Labelled, said: argparse.Namespace) -> Subject:
 def _file_meant(what: str) -> str | None:
     guesses = [f"{what}.py", f"eval_{what}.py"]
     return next((guess for guess in guesses if Path(guess).is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long earlier samples of an evaluation took, and whether any of them called a model."""
+
+    sample_s: float
+    source: str
+    made_calls: bool
+
+
+def subjects_of_outlook(
+    outlook: Outlook, said: argparse.Namespace, open_store: OpenStore
+) -> tuple[list[Subject], Timed | None]:
+    """The evaluations of an experiment of the file that ask one model."""
+    pasts: list[Past | None] = [None for _ in outlook.shares]
+    timed: Timed | None = None
+    try:
+        with open_store() as store:
+            own = [_own(store, said.what, share.key) for share in outlook.shares]
+            pasts = [_past(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)]
+            times = [
+                _timed(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)
+            ]
+            timed = next((found for found in times if found is not None), None)
+    except NotFound:
+        pass  # nothing was recorded here yet, which is no mistake
+    subjects = [
+        Subject(share.label, _count_of(share, past, said), outlook.repeat, past)
+        for share, past in zip(outlook.shares, pasts, strict=True)
+    ]
+    return subjects, timed
+
+
+def _count_of(share: Share, past: Past | None, said: argparse.Namespace) -> int:
+    known = share.samples if share.samples is not None else past.samples if past else said.samples
+    if known is None:
+        raise OptionError(
+            f"{share.label}: only reading its dataset tells how many samples it has; say --samples N"
+        )
+    return known
+
+
+def _own(store: Store, experiment: str, key: str) -> EvaluationInfo | None:
+    """What the experiment itself has recorded."""
+    if all(one.name != experiment for one in store.experiments()):
+        return None
+    return next((info for info in store.evaluations(experiment) if info.spec.key == key), None)
+
+
+def _timed(store: Store, key: str, first: EvaluationInfo | None) -> Timed | None:
+    for info in (info for info in _candidates(store, key, first) if info.spec.key == key):
+        records = list(islice(store.records(info, status="done"), MOST_RECORDS))
+        if records:
+            mean_s = sum(record.working_s for record in records) / len(records)
+            source = f"{len(records)} record{'' if len(records) == 1 else 's'} of {info.spec.experiment}"
+            return Timed(mean_s, source, any(record.calls for record in records))
+    return None
 
 
 # -- what is known of it

@@ -16,6 +16,15 @@ def evaluation_of(item: pytest.Item) -> Evaluation:
 
     Another file may have imported it, and another class inherited it: these are other evaluations.
     """
+    if _EVALUATION not in item.stash:
+        item.stash[_EVALUATION] = _named_by_item(item)
+    return item.stash[_EVALUATION]
+
+
+_EVALUATION: pytest.StashKey[Evaluation] = pytest.StashKey()
+
+
+def _named_by_item(item: pytest.Item) -> Evaluation:
     function = getattr(item, "function", None)
     declared: Evaluation = getattr(function, MARK)
     name = declared.name

@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import copy
 import inspect
+import os
 from collections.abc import Generator, Iterator, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from evalve.errors import DeclarationError, EvalveError, OptionError
 from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts
+from evalve.secrecy import Environment
 
 if TYPE_CHECKING:
     from evalve.pytest_session import EvalveSession
@@ -57,6 +60,8 @@ def pytest_load_initial_conftests(
     known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
     # only the paths: pytest has already written into this record how far up conftest.py files count
     early_config.known_args_namespace.file_or_dir = known.file_or_dir
+    if _wants_gateway(early_config, args, _names_taken(parser)):
+        _use_gateway(early_config)
     yield
     taken = _names_taken(parser)
     group = parser.getgroup("evalve")
@@ -65,6 +70,47 @@ def pytest_load_initial_conftests(
         if names := _short_names(option, taken):
             ours.update(names)
             group.addoption(*names, dest=_dest(option), **_attributes(option))
+
+
+def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) -> bool:
+    """Asked before any conftest.py is imported, because clients read their address when they are made."""
+    if "--evalve-gateway" in args or ("--gateway" in args and "--gateway" not in taken):
+        return True
+    if getattr(config.option, "evalve_gateway", None):  # of an xdist worker
+        return True
+    folder = Path(config.invocation_params.dir)
+    if not os.environ.get("EVALVE_GATEWAY") and not any(map(_names_gateway, (folder, *folder.parents))):
+        return False
+    from evalve import wiring  # not imported for those who do not use evalve
+
+    try:
+        now = wiring.settings(Options(), folder=folder, environ=Environment(os.environ))
+        return bool(now.options_for_any().gateway)
+    except EvalveError:
+        return False  # said when the evaluations begin
+
+
+def _names_gateway(folder: Path) -> bool:
+    """Whether there is a configuration in it that may ask for one: cheaper than to read what it says."""
+    try:
+        return b"gateway" in (folder / "evalve.yaml").read_bytes()
+    except OSError:
+        return False
+
+
+def _use_gateway(config: pytest.Config) -> None:
+    from evalve import gateways
+
+    used = gateways.used()
+    try:
+        used.__enter__()
+    except EvalveError as error:
+        raise pytest.UsageError(str(error)) from None
+
+    def leave() -> None:
+        used.__exit__(None, None, None)
+
+    config.add_cleanup(leave)
 
 
 def with_our_trace(args: Sequence[str]) -> list[str]:
@@ -277,6 +323,14 @@ def workspace() -> Any:
     return Workspace()
 
 
+@pytest.fixture
+def gateway() -> Any:
+    """For programs that a sample starts: `gateway.environment()` leads their calls through evalve."""
+    from evalve.gateways import gateway as lender
+
+    return lender()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "model" not in metafunc.fixturenames:
         return
@@ -381,8 +435,11 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if SESSION in session.config.stash:
-        session.config.stash[SESSION].finish(exitstatus)
+    config = session.config
+    if hasattr(config, "workeroutput"):  # each worker of xdist collects, and the controller tells once
+        config.workeroutput["evalve_left_out"] = config.stash.get(LEFT_OUT, [])
+    if SESSION in config.stash:
+        config.stash[SESSION].finish(exitstatus)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -401,7 +458,10 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    _evalve(node.config).worker_ended(getattr(node, "workeroutput", {}))
+    output = getattr(node, "workeroutput", {})
+    _evalve(node.config).worker_ended(output)
+    known = node.config.stash.setdefault(LEFT_OUT, [])
+    known.extend(text for text in output.get("evalve_left_out", ()) if text not in known)
 
 
 def _evalve(config: pytest.Config) -> EvalveSession:

@@ -40,7 +40,7 @@ def pytest_arguments(arguments: Sequence[str]) -> list[str]:
 
     A file that does not exist is an error here, because pytest's own suggests nothing.
     """
-    files = list(_files(arguments))
+    files = list(files_named(arguments))
     for file in files:
         _check_exists(file)
     if files or "--pyargs" in arguments:
@@ -48,7 +48,7 @@ def pytest_arguments(arguments: Sequence[str]) -> list[str]:
     return [".", "-o", "python_files=eval_*.py", *arguments]
 
 
-def _files(arguments: Sequence[str]) -> Iterator[str]:
+def files_named(arguments: Sequence[str]) -> Iterator[str]:
     """The arguments that are neither options nor, as far as is known, values of options."""
     previous = ""
     for argument in arguments:
@@ -62,6 +62,10 @@ def _takes_value(option: str, argument: str) -> bool:
     if option in _PYTEST_VALUES or option in _OUR_VALUES:
         return True
     return option.startswith("-") and ".py" not in argument and not Path(_path(argument)).exists()
+
+
+def is_file(argument: str) -> bool:
+    return Path(_path(argument)).is_file()
 
 
 def _path(argument: str) -> str:

@@ -21,9 +21,9 @@ import pytest
 from evalve import gating, wiring
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
-from evalve.declare.experiments import project_folder
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
+from evalve.experiments.configuration import project_folder
 from evalve.gate.accounts import Account
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
@@ -51,6 +51,7 @@ class EvalveSession:
         self._experiment_flag = experiment_flag
         self._folder = project_folder(Path(config.invocation_params.dir))
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
+        self._purse = wiring.Purse()
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._lent = 0
@@ -66,7 +67,6 @@ class EvalveSession:
         self._is_checked = False
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
-        self._purse = wiring.Purse()
         self._calls_of_fixtures: Account | None = None
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
@@ -87,7 +87,8 @@ class EvalveSession:
             settings = replace(settings, experiment=lent["name"], named=lent["named"])
             asked = settings.options_for_any()
             if asked.budget_usd is not None:  # together the workers may spend what one process might
-                share_usd = asked.budget_usd / self._worker["workercount"]
+                self._purse.shares = self._worker["workercount"]
+                share_usd = asked.budget_usd / self._purse.shares
                 settings = replace(settings, said=replace(settings.said, budget_usd=share_usd))
         return settings
 
@@ -129,10 +130,11 @@ class EvalveSession:
             self._controller = Controller(self._worker["evalve_channel"])
             self._scope.enter_context(self._controller.obeyed())
         self._scope.enter_context(taking_gentle(EndsAll(_asked_to_end)))
-        for item in items:
-            self._lock(evaluation_of(item))
+        for evaluation in _of_different_storages(items):
+            self._lock(evaluation)
         asked = self._settings.options_for_any()
         self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
+        self._purse.spent_by_fixtures_usd = self._calls_of_fixtures.budget.used_usd
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for item in items:
@@ -199,7 +201,7 @@ class EvalveSession:
         said = self._settings
         options = said.options_for_any() if evaluation is None else said.options_for(evaluation)
         try:
-            store = wiring.storage_for(evaluation, options)
+            store = wiring.storage_for(evaluation, options, self._folder)
             if store.url not in self._locks:
                 self._locks[store.url] = store.lock(said.experiment, holder=self._holder(), party=self._party)
         except EvalveError as error:
@@ -218,7 +220,7 @@ class EvalveSession:
             return
         key = evaluation.key(self._folder, variant_of(item))
         try:
-            store = wiring.storage_for(evaluation, options)
+            store = wiring.storage_for(evaluation, options, self._folder)
             # on an xdist worker another one may run the item, and nobody else knows whether it did
             if self._worker is None and not evaluation.is_async and options.engine == "processes":
                 self._to_start_over[item.nodeid] = store, key
@@ -299,7 +301,7 @@ class EvalveSession:
             )
         except EvalveError as error:
             raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
-        store = wiring.storage_for(evaluation, options)
+        store = wiring.storage_for(evaluation, options, self._folder)
         try:
             with self._leaving_the_rest_to_fixtures():
                 outcome = await wiring.run_recording(
@@ -370,8 +372,8 @@ class EvalveSession:
         for_all_usd = self._settings.options_for_any().budget_usd
         if for_all_usd is None:
             return options
-        by_fixtures_usd = 0.0 if self._calls_of_fixtures is None else self._calls_of_fixtures.spent_usd()
-        return replace(options, budget_usd=max(0.0, for_all_usd - self._purse.spent_usd - by_fixtures_usd))
+        used_usd = self._purse.spent_usd + self._purse.spent_by_fixtures_usd()
+        return replace(options, budget_usd=max(0.0, for_all_usd - used_usd))
 
     @contextmanager
     def _leaving_the_rest_to_fixtures(self) -> Iterator[None]:
@@ -419,8 +421,8 @@ class EvalveSession:
             all_told=all_told,
             resume_command=self._resume_command() if interrupted else None,
         )
-        for line in lines if told or interrupted else ():
-            reporter.write_line(line)
+        if text := "\n".join(lines if told or interrupted else ()):
+            reporter.write_line(text)  # at once: pytest flushes after each of them
         for line in warnings:
             reporter.write_line(line, yellow=True)
 
@@ -439,6 +441,15 @@ class EvalveSession:
     def _resume_command(self) -> str:
         named = [] if self._settings.named else [self._experiment_flag, self._settings.experiment]
         return shlex.join([*without_fresh(typed(self._config)), *named])
+
+
+def _of_different_storages(items: Sequence[pytest.Item]) -> list[Evaluation]:
+    """One evaluation for each that is said in the code; whoever says nothing has the project's."""
+    by_storage: dict[Any, Evaluation] = {}
+    for item in items:
+        evaluation = evaluation_of(item)
+        by_storage.setdefault((evaluation.options.storage, id(evaluation.storage)), evaluation)
+    return list(by_storage.values())
 
 
 def _asked_to_end() -> BaseException:

@@ -31,6 +31,10 @@ def failed_in_words(failed: int, failures: Mapping[str, int]) -> str:
     return f"{failed} failed ({classes})" if classes else f"{failed} failed"
 
 
+UNSCORED = "unscored"
+"""Under this key the metadata of a score without a value says why."""
+
+
 class Score:
     """A named value from an evaluator; `metadata` is the caller's to fill."""
 
@@ -48,6 +52,13 @@ class Score:
         self.metrics = metrics
         self.metadata: dict[str, Any] = dict(metadata) if metadata else {}
 
+    @classmethod
+    def unscored(
+        cls, name: str, reason: str, metrics: Any = (), metadata: Mapping[str, Any] | None = None
+    ) -> Score:
+        """A score without a value, where an evaluator cannot tell: it enters no metric, and is not wrong."""
+        return cls(name, None, metrics, {**(metadata or {}), UNSCORED: reason})
+
     def __repr__(self) -> str:
         return f"Score({self.name!r}, {self.value!r})"
 
@@ -62,7 +73,7 @@ class Score:
 class Result:
     """What an evaluation function may return: scores, and optionally the prompt and the response."""
 
-    __slots__ = ("error", "prompt", "response", "scores")
+    __slots__ = ("error", "metadata", "prompt", "response", "scores")
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class Result:
         response: Any = None,
         model_response: Any = None,
         error: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
         # `scores=` arrives in `named`, because the positional ones already have that name
@@ -86,6 +98,8 @@ class Result:
         self.response = response if response is not None else model_response
         self.error = error
         """Why there is nothing to score, in the function's own words: the sample has failed."""
+        self.metadata: dict[str, Any] = dict(metadata) if metadata else {}
+        """What is to be kept with each of its scores."""
 
     @property
     def model_response(self) -> Any:

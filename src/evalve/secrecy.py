@@ -6,6 +6,7 @@ it is not enough that no message of ours has a key in it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,8 @@ _KEYS_NAME = re.compile(rf"^(?:{_OF_A_KEY}|key)$", re.IGNORECASE)
 """Not every name with `key` in it: `KEYWORDS` and `answer_key` belong to the evaluation."""
 _LITERAL = re.compile(r"'[^']{8,}'|\"[^\"]{8,}\"")
 
+_SALT, _ROUNDS, _DIGITS = b"evalve: what is masked in code", 5000, 6
+"""Slow to try, and short: of every dictionary, thousands of passwords have the same digits."""
 _SHORTEST_SECRET = 8
 _KEY_IN_DATA = re.compile(
     r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
@@ -120,13 +123,33 @@ def discreet_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def is_name_of_key(name: str) -> bool:
+    """Whether a variable of this name holds a key, a token or a password."""
+    return _KEYS_NAME.search(name) is not None
+
+
 def without_keys(code: str, name: str = "") -> str:
-    """Source text without what looks like a key in it, or is named like one."""
+    """Source text without what looks like a key in it, or is named like one.
+
+    What is only named like one (`STOP_TOKEN`) may be part of what the code does: the mask shows that it is
+    another one, and not which.
+    """
     if _KEYS_NAME.search(name.rpartition(" ")[2]):
-        code = _LITERAL.sub(repr(MASK), code)
-    code = _NAMED_KEY.sub(rf"\g<1>{MASK!r}", code)
+        code = _LITERAL.sub(lambda found: _masked(found[0]), code)
+    code = _NAMED_KEY.sub(lambda found: found[1] + _masked(found[2]), code)
     code = _KEY_IN_URL.sub(rf"\g<1>={MASK}", code)
     return _KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", code))
+
+
+def _masked(literal: str) -> str:
+    """A literal of Python's. One key in place of another is no change, so of a key nothing is told."""
+    text = literal[1:-1]
+    if text.startswith(MASK):
+        return literal  # masked already
+    if _KEY.search(text) or _KEY_IN_URL.search(text) or _USER_IN_URL.search(text):
+        return repr(MASK)
+    slow = hashlib.pbkdf2_hmac("sha256", text.encode("utf-8", "surrogatepass"), _SALT, _ROUNDS)
+    return repr(f"{MASK} {slow.hex()[:_DIGITS]}")
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,8 @@ class Summary:
                     evaluator.learn(score.metrics)
                 for tally in evaluator.tallies:
                     tally.add(sample_id, score.value)
+                for tally in evaluator.of_labels:
+                    tally.add(sample_id, (score.value, score.metadata.get(metrics.LABEL)))
 
     def begins_again(self) -> bool:
         """Asked after a whole reading: whether all observations must come once more."""
@@ -97,11 +100,13 @@ def find(values: Sequence[MetricValue], name: str) -> list[MetricValue]:
 class _Evaluator:
     """The metrics that scores of one name declare, and the tallies that all their values go to."""
 
-    __slots__ = ("_finishes", "_sums", "declared", "is_incomplete", "last_spec", "tallies")
+    __slots__ = ("_finishes", "_sums", "declared", "is_incomplete", "last_spec", "of_labels", "tallies")
 
     def __init__(self, declared: _Declared) -> None:
         self._sums = Sums()
         self.tallies: list[Sums | Tally] = [self._sums]
+        self.of_labels: list[Tally] = []
+        """Those that take each value with the label beside it."""
         self._finishes: dict[str, Callable[[str, Earlier], MetricValue]] = {}
         self.declared: dict[str, Metric | None] = {}
         self.last_spec: Any = _NONE_YET
@@ -124,16 +129,18 @@ class _Evaluator:
             self._finishes[name] = partial(self._sums.finish, metric)
             return
         tally = tally_for(name, metric)
-        self.tallies.append(tally)
+        (self.of_labels if metric is not None and metric.kind == "agreement" else self.tallies).append(tally)
         self._finishes[name] = tally.finish
         self.is_incomplete = self.is_incomplete or self.last_spec is not _NONE_YET
 
     def values(self, evaluator: str, earlier: Earlier) -> Iterator[MetricValue]:
-        for finish in self._finishes.values():
-            yield finish(evaluator, earlier)
-        if not self._finishes and not self._sums.is_empty:
+        finishes = list(self._finishes.values())
+        if not finishes and not (self._sums.is_empty and not self._sums.unscored):
             default = metrics.accuracy if self._sums.all_bool else metrics.mean
-            yield self._sums.finish(default, evaluator, earlier)
+            finishes = [partial(self._sums.finish, default)]
+        for finish in finishes:
+            value = finish(evaluator, earlier)
+            yield replace(value, unscored=self._sums.unscored) if self._sums.unscored else value
 
 
 _NONE_YET = object()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from evalve import metrics
+from evalve.agreement import Cluster, Pair, Weights, clustered_agreement
 from evalve.metrics import Metric
 from evalve.statistics import ClusteredSums, Interval, pass_at_k, pass_hat_k
 
@@ -29,6 +31,8 @@ class MetricValue:
     note: str = ""
     """Why the value is missing, or that it is an earlier one."""
     higher_is_better: bool = True
+    unscored: int = 0
+    """Scores without a value: an evaluator could not tell."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -36,6 +40,8 @@ class MetricValue:
             del plain["note"]
         if self.higher_is_better:
             del plain["higher_is_better"]
+        if not self.unscored:
+            del plain["unscored"]
         return plain
 
     @classmethod
@@ -50,7 +56,16 @@ Earlier = Mapping[tuple[str, str], MetricValue]
 class Sums:
     """Proportion, mean and sum: running sums, closed whenever the sample changes."""
 
-    __slots__ = ("_binary", "_count", "_of_sample", "_sample", "_sums", "_within_unit", "all_bool")
+    __slots__ = (
+        "_binary",
+        "_count",
+        "_of_sample",
+        "_sample",
+        "_sums",
+        "_within_unit",
+        "all_bool",
+        "unscored",
+    )
 
     def __init__(self) -> None:
         self._sums = ClusteredSums()
@@ -58,11 +73,14 @@ class Sums:
         self._of_sample: float = 0
         self._count = 0
         self.all_bool = self._binary = self._within_unit = True
+        self.unscored = 0
+        """Values that are none."""
 
     def add(self, sample: str, value: Any) -> None:
         if value is not True and value is not False:
-            value = metrics.as_number(value)
+            given, value = value, metrics.as_number(value)
             if value is None:
+                self.unscored += given is None
                 return
             self.all_bool = False
             self._binary = self._binary and value in (0, 1)
@@ -107,6 +125,8 @@ def tally_for(name: str, metric: Metric | None) -> Tally:
         return _Unknown(name)
     if metric.kind in ("pass_at", "pass_hat"):
         return _Passes(metric)
+    if metric.kind == "agreement":
+        return _Agreed(metric)
     return _Counted(metric.stored_name) if metric.kind == "count" else _Collected(metric)
 
 
@@ -164,6 +184,40 @@ class _Passes(Tally):
         interval = sums.proportion_interval(binary=self.runs == self.k * sums.clusters)
         note = "" if sums.clusters else f"no sample has {self.k} scored runs"
         return _value(evaluator, self.metric, sums.mean, interval, self.runs, sums.clusters, note)
+
+
+class _Agreed(Tally):
+    """Kappa: from pairs of a value and a label. Equal samples are counted, not kept."""
+
+    __slots__ = ("clusters", "of_sample", "weights")
+
+    def __init__(self, metric: Metric) -> None:
+        super().__init__(metric.stored_name)
+        self.weights: Weights | None = "quadratic" if metric.name == metrics.weighted_kappa.name else None
+        self.clusters: Counter[Cluster] = Counter()
+        self.of_sample: list[Pair] = []
+
+    def add(self, sample: str, value: Any) -> None:
+        judged, label = map(metrics.as_number, value)
+        if judged is None or label is None:
+            return
+        if sample != self.sample:
+            self.close()
+            self.sample = sample
+        self.of_sample.append((judged, label))
+
+    def close(self) -> None:
+        if self.of_sample:
+            self.clusters[tuple(sorted(self.of_sample))] += 1
+            self.of_sample = []
+
+    def finish(self, evaluator: str, earlier: Earlier) -> MetricValue:
+        self.close()
+        found = clustered_agreement(self.clusters, self.weights)
+        samples = sum(self.clusters.values())
+        note = "" if found.kappa is not None else "all values and labels are one and the same"
+        note = note if samples else "no score has a label"
+        return _value(evaluator, self.metric, found.kappa, found.interval, found.pairs, samples, note)
 
 
 class _Counted(Tally):

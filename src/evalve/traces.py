@@ -54,6 +54,7 @@ _CALL_PARTS = (
     "wall_s",
     "usage",
     "cost_usd",
+    "role",
 )
 
 
@@ -105,6 +106,7 @@ class Trace:
         wall_s: float,
         usage: Mapping[str, int] | None,
         cost_usd: float | None,
+        role: str = "",
     ) -> None:
         """Note a call of the gate. `started_s` is what `time.time()` said when it began."""
         parts = (
@@ -120,6 +122,7 @@ class Trace:
             wall_s,
             usage,
             cost_usd,
+            role,
         )
         asked, answered = self._held(request), None if answer is None else self._held(answer)
         self._keep((parts, asked, answered), len(asked) + len(answered or ()))
@@ -269,6 +272,8 @@ class Trace:
         parts, request, answer = call
         event = dict(zip(_CALL_PARTS, parts, strict=True))
         event["kind"] = "call"
+        if not event["role"]:  # the sample itself
+            del event["role"]
         event["at"] = utc_text(event["at"])
         # the long texts are put behind the rest, which saves a copy of them
         request_json = encode_basestring_ascii(_decoded(request))

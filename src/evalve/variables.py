@@ -10,12 +10,17 @@ from evalve.options import OPTIONS
 PREFIX = "EVALVE_"
 LIMITS = "EVALVE_LIMITS_"
 """Then a provider or a host, `_`, and one of the keys."""
-LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S")
+LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S", "ACCOUNT")
+CONFIG = "EVALVE_CONFIG"
+"""The file that stands in for the project's `evalve.yaml`; what `--config` sets."""
 KNOWN = (
     *(option.env for option in OPTIONS),
+    CONFIG,
+    "EVALVE_AGENT",
     "EVALVE_CACHE_DIR",
     "EVALVE_CACHE_SIZE",
     "EVALVE_CASSETTES",
+    "EVALVE_GATEWAY_BEHIND",
     "EVALVE_LIMITS_STATE",
     "EVALVE_PRICES",
     "EVALVE_STATE_DIR",

@@ -9,33 +9,38 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from evalve import gating
+from evalve import gateways, gating
 from evalve.contracts import Progress, Runnable, Store
-from evalve.declare.experiments import RECORDS, Configuration, project_folder, read_configuration
-from evalve.declare.foreach import MARK, Evaluation, split_arguments
+from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
 from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import EvalveError, Interrupted, OptionError
+from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
+from evalve.gate.budget import SharedBudget
+from evalve.host.machine import Machine
 from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
 from evalve.secrecy import Environment, secret_values
 from evalve.show import figures
-from evalve.show.progress import make_progress
+from evalve.show.progress import Workers, make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 
 T = TypeVar("T")
+
+MACHINE = Machine()
+"""All runs of a process share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,19 @@ class Settings:
     experiment: str
     named: bool
     """Whether a person chose the experiment's name, so that running it again resumes it."""
+    _for_any: Options = field(init=False)
+
+    def __post_init__(self) -> None:
+        from_yaml = self.configuration.options_for(self.experiment)
+        options = merged(self.said, self.environment, from_yaml)
+        object.__setattr__(self, "_for_any", replace(options, experiment=self.experiment))
 
     def options_for(self, evaluation: Evaluation) -> Options:
-        return merged(self.options_for_any(), evaluation.options)
+        return merged(self._for_any, evaluation.options)
 
     def options_for_any(self) -> Options:
         """What holds for every evaluation, whatever its decorator says."""
-        from_yaml = self.configuration.options_for(self.experiment)
-        options = merged(self.said, self.environment, from_yaml)
-        return replace(options, experiment=self.experiment)
+        return self._for_any
 
 
 def settings(said: Options, *, folder: Path, environ: Mapping[str, str]) -> Settings:
@@ -77,13 +86,13 @@ def timestamped_name() -> str:
     return f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}_{os.urandom(2).hex()}"
 
 
-def storage_for(evaluation: Evaluation | None, options: Options) -> Store:
-    """The store that the options name, else the evaluation's own, else the project's."""
+def storage_for(evaluation: Evaluation | None, options: Options, folder: Path | None = None) -> Store:
+    """The store that the options name, else the evaluation's own, else the project's (in `folder`)."""
     if options.storage is not None:
         return shared_store(options.storage)
     own = evaluation.storage if evaluation is not None else None
     if own is None:
-        return shared_store(project_folder(Path.cwd()) / RECORDS)
+        return shared_store((folder or project_folder(Path.cwd())) / RECORDS)
     return shared_store(own) if isinstance(own, str | Path) else cast(Store, own)
 
 
@@ -104,7 +113,8 @@ def storage_to_name(now: Settings, evaluation: Evaluation | None) -> str | None:
 
 def shared_store(url: str | Path) -> Store:
     """One open store per place and process: results go on reading from it after their run."""
-    key = str(url) if "://" in str(url) else str(Path(url).expanduser().absolute())
+    is_path = "://" not in str(url) and not str(url).startswith("sqlite:")
+    key = str(Path(url).expanduser().absolute()) if is_path else str(url)
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)
@@ -137,8 +147,11 @@ _TOLD: set[str] = set()
 class Purse:
     """What the evaluations of one process have spent together, those that broke included."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: int = 1) -> None:
         self.spent_usd = 0.0
+        self.spent_by_fixtures_usd: Callable[[], float] = lambda: 0.0
+        self.shares = shares
+        """Among how many processes the budget was divided."""
 
     @contextmanager
     def paying(self, used_usd: Callable[[], float]) -> Iterator[None]:
@@ -156,15 +169,22 @@ async def run_recording(
     folder: Path,
     give_up: Callable[[], None] | None = None,
     purse: Purse | None = None,
+    budget: SharedBudget | None = None,
 ) -> Outcome:
-    """Run one evaluation, its calls treated as its options ask."""
+    """Run one evaluation, its calls treated as its options ask; `budget` is one that others spend as well."""
     for text in _useless(evaluation):
         if text not in _TOLD:
             _TOLD.add(text)
             progress.note(text)
     purse = purse or Purse()
     with (
-        gating.calls_of(evaluation.options, spent_before_usd=purse.spent_usd) as calls,
+        gateways.used() if evaluation.options.gateway else nullcontext(),
+        gating.calls_of(
+            evaluation.options,
+            spent_before_usd=purse.spent_usd + purse.spent_by_fixtures_usd(),
+            shares=purse.shares,
+            budget=budget,
+        ) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):
         return await run_evaluation(
@@ -173,6 +193,7 @@ async def run_recording(
             progress=progress,
             engine_for=engine_for,
             calls=calls,
+            host=MACHINE,
             git_commit=git_commit(folder),
             secrets=secret_values(Environment(os.environ)),
             give_up=give_up,
@@ -222,7 +243,7 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
         name = getattr(evaluation, "__name__", repr(evaluation))
         raise TypeError(f"{name} is no evaluation: decorate it with @foreach(columns, dataset)")
     leading = (evaluation.__self__,) if hasattr(evaluation, "__self__") else ()
-    return run_directly(declared, leading, kwargs)
+    return run_directly(as_called(evaluation), leading, kwargs)
 
 
 def run_directly(
@@ -256,7 +277,7 @@ async def run_directly_async(
         now = replace(now, experiment=evaluation.options.experiment, named=True)
     options = now.options_for(evaluation)
     if storage is None:
-        store = storage_for(evaluation, options)
+        store = storage_for(evaluation, options, folder)
     else:
         store = shared_store(storage) if isinstance(storage, str | Path) else storage
     said = variant(arguments)
@@ -304,14 +325,21 @@ def _interruption(outcome: Outcome) -> str:
 
 
 @contextmanager
-def progress_on(descriptor: int, options: Options) -> Iterator[Progress]:
+def progress_on(
+    descriptor: int, options: Options, *, every_sample: Workers | None = None
+) -> Iterator[Progress]:
     """Progress on a copy of the descriptor, which stays ours whatever becomes of the original."""
     try:
         copy = os.dup(descriptor)
     except OSError:
         copy = None  # a process without standard error
     try:
-        yield make_progress(mode=options.progress or "auto", stream_fd=copy, environ=Environment(os.environ))
+        yield make_progress(
+            mode=options.progress or "auto",
+            stream_fd=copy,
+            environ=Environment(os.environ),
+            every_sample=every_sample,
+        )
     finally:
         if copy is not None:
             os.close(copy)

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from evalve import gating
+from evalve import gateways, gating
 from evalve.engines.worker import serve
 from evalve.options import Options
 from evalve.runner.threads import carry_samples_into_threads
@@ -23,4 +23,6 @@ def main(descriptor: int) -> None:
 
 def _account_for(options: Options) -> Any:
     """Calls of this process are treated as the run's options ask, those of no sample included."""
+    if options.gateway:
+        gateways.use()  # before anything of the person's is imported
     return gating.account_of_worker(options)

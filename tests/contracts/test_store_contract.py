@@ -528,6 +528,25 @@ async def test_a_total_that_has_been_outgrown_is_unknown(store: Store) -> None:
     assert store.evaluations("exp")[0].total is None
 
 
+@pytest.mark.parametrize(
+    ("options", "total", "first_rows"),
+    [
+        ({"samples": 2}, 2, 2),
+        ({"samples": 2, "repeat": 3}, 6, 2),
+        ({"samples": 9}, 4, None),
+        ({"samples": None}, 4, None),
+    ],
+)
+async def test_a_total_of_the_first_rows_only_is_told(
+    store: Store, options: dict[str, Any], total: int, first_rows: int | None
+) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    await store.begin_run(a_run(evaluation_id, options=options), total=total)
+
+    assert store.evaluations("exp")[0].first_rows == first_rows
+    assert store.experiments()[0].first_rows == first_rows
+
+
 # experiments
 
 

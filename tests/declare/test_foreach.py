@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalve.concurrency import SlidingWindow
-from evalve.declare.foreach import MARK, Evaluation, ForEach, foreach, require, split_arguments
+from evalve.declare.foreach import MARK, Evaluation, ForEach, as_called, foreach, require, split_arguments
 from evalve.errors import DeclarationError, OptionError
 from evalve.options import Options, Threshold
 
@@ -435,6 +435,27 @@ class TestNoMistakes:
 
         assert declared(again["eval_new"]).name == "math"
 
+    def test_functions_that_get_their_names_after_they_are_decorated(self, source: Source) -> None:
+        names = source.run(
+            """
+            from evalve import ForEach, foreach
+
+            def make(declare=foreach):
+                @declare("q", ["1"])
+                def eval_made(q):
+                    return True
+                return eval_made
+
+            eval_a, eval_b = make(), make()
+            eval_c = make()
+            eval_c.__name__ = "eval_renamed"
+            eval_d = make(ForEach(name="chosen"))
+            """
+        )
+
+        called = [as_called(names[f"eval_{letter}"]).name for letter in "abcd"]
+        assert called == ["eval_a", "eval_b", "eval_renamed", "chosen"]
+
     def test_methods_of_two_classes(self, source: Source) -> None:
         names = source.run(
             """
@@ -556,7 +577,8 @@ class TestRegisteredDatasets:
 
         assert str(caught.value) == (
             "no installed package registers the dataset 'gsm8' under evalve.datasets; "
-            "did you mean 'gsm8k'? (registered: gsm8k, plain, with_columns)"
+            "did you mean 'gsm8k'? (registered: gsm8k, plain, with_columns); install one that does, or write"
+            ' @foreach("question,answer", rows)'
         )
 
 

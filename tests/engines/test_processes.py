@@ -21,7 +21,7 @@ from evalve.contracts import CallLog, EvaluationSpec, Runnable, SampleContext
 from evalve.engines.child import died_in_words
 from evalve.engines.crossing import Place, dumped, loaded
 from evalve.engines.finding import Modules, importing, loaded_module
-from evalve.engines.processes import ProcessEngine, opening_for
+from evalve.engines.processes import ProcessEngine
 from evalve.errors import (
     CrossingError,
     DeclarationError,
@@ -357,11 +357,6 @@ class TestCrossing:
             told = await engine.call({}, sample())
 
         assert told == ("openai-compatible/tiny@http://127.0.0.1:1/v1", "a", os.getpid())
-
-    def test_together_the_workers_may_spend_what_one_process_might(self) -> None:
-        opening = opening_for(evaluation(subjects.returns, options={"budget_usd": 1.0}), workers=4)
-
-        assert opening.options.budget_usd == 0.25
 
 
 class TestFinding:

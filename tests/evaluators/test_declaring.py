@@ -83,7 +83,18 @@ async def test_a_partial_of_an_async_function_is_awaited_too() -> None:
 
     judge: Any = evaluator(name="judged")(functools.partial(judged, "gpt"))
 
-    assert (await judge("4")) == Score("judged", 0.5)
+    assert (await judge("4")) == Score("judged", 0.5, metadata={"result": "4"})
+
+
+def test_a_score_keeps_what_was_compared_and_no_key() -> None:
+    @evaluator
+    def near(answer: Any, expected: str, api_key: str, *, threshold: float = 0.5) -> bool:
+        return True
+
+    score = near("Paris " * 99, "Paris", "secret", threshold=0.6)
+    assert score.metadata == {"answer": ("Paris " * 99)[:199] + "…", "expected": "Paris", "threshold": 0.6}
+    assert near(object(), expected="Paris", api_key="secret").metadata == {"expected": "Paris"}
+    assert near("a", "b", "c", name="other").metadata == {"answer": "a", "expected": "b"}
 
 
 def test_a_score_that_the_function_makes_keeps_its_name_and_gets_metrics_if_it_has_none() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalve.gate.budget import Budget, BudgetSpent
+from evalve.gate.budget import Ahead, Budget, BudgetSpent, SharedBudget
 from evalve.testing import run_in_virtual_time
 
 
@@ -22,11 +22,12 @@ class Account:
 
     async def call(self, *, expected_usd: float, cost_usd: float, is_bound: bool = False) -> float:
         """A call that takes a second; when it was let go."""
-        await self.budget.reserve(expected_usd, is_bound=is_bound)
+        ahead = Ahead(expected_usd, is_bound)
+        await self.budget.reserve(lambda: ahead)
         began_s = asyncio.get_running_loop().time()
         await asyncio.sleep(1)
         self.spent_usd += cost_usd
-        self.budget.release(expected_usd)
+        self.budget.release(ahead)
         return began_s
 
 
@@ -88,7 +89,7 @@ async def test_a_spent_budget_refuses_at_once_also_what_costs_nothing() -> None:
     account.spent_usd = 1.0
 
     with pytest.raises(BudgetSpent):
-        await account.budget.reserve(0.0, is_bound=False)
+        await account.budget.reserve(lambda: Ahead(0.0, is_bound=False))
 
 
 @virtually
@@ -131,12 +132,11 @@ async def test_the_reason_comes_when_the_last_call_has_been_paid() -> None:
 async def test_what_was_set_aside_for_an_answer_that_states_nothing_is_spent() -> None:
     account = Account(1.0)
     for _ in range(2):
-        await account.budget.reserve(0.4, is_bound=True)
-        account.budget.keep(0.4)
-        account.budget.release(0.4)
+        await account.budget.reserve(lambda: Ahead(0.4))
+        account.budget.release(Ahead(0.4), is_unknown=True)
 
     with pytest.raises(BudgetSpent, match=r"0\.8000 USD spent"):
-        await account.budget.reserve(0.4, is_bound=True)
+        await account.budget.reserve(lambda: Ahead(0.4))
 
 
 @virtually
@@ -144,4 +144,57 @@ async def test_what_others_have_spent_of_it_is_named_with_what_a_person_set() ->
     budget = Budget(lambda: 0.3, 0.25, before_usd=0.75)
 
     with pytest.raises(BudgetSpent, match=r"budget of 1 USD is used up \(1\.0500 USD spent\)"):
-        await budget.reserve(0.1, is_bound=True)
+        await budget.reserve(lambda: Ahead(0.1))
+
+
+@virtually
+async def test_a_call_whose_price_nobody_knows_goes_alone() -> None:
+    account = Account(1.0)
+    await account.budget.reserve(lambda: Ahead(0.1))
+    pilot = asyncio.create_task(account.budget.reserve(lambda: Ahead(0.1, is_bound=False, goes_alone=True)))
+    await asyncio.sleep(0)
+    account.budget.release(Ahead(0.1))
+    await pilot
+    beside = asyncio.create_task(account.budget.reserve(lambda: Ahead(0.1)))
+    await asyncio.sleep(1)
+
+    assert not beside.done()
+    account.budget.release(Ahead(0.1, is_bound=False, goes_alone=True))
+    await beside
+
+
+@virtually
+async def test_a_call_whose_price_nobody_knows_goes_while_anything_is_left() -> None:
+    account = Account(1.0)
+    account.spent_usd = 0.9
+
+    await account.budget.reserve(lambda: Ahead(0.5, is_bound=False, goes_alone=True))
+
+
+@virtually
+async def test_nobody_waits_for_a_call_that_is_not_read() -> None:
+    account = Account(1.0)
+    await account.budget.reserve(lambda: Ahead(0.6))
+    waits = asyncio.create_task(account.budget.reserve(lambda: Ahead(0.6)))
+    await asyncio.sleep(1)
+    account.budget.stand_still(Ahead(0.6))
+
+    with pytest.raises(BudgetSpent, match=r"0\.6000 USD set aside for streams that are open and not read"):
+        await waits
+
+
+@virtually
+async def test_runs_beside_each_other_spend_one_amount() -> None:
+    budget = SharedBudget(1.0)
+    spent = {"a": 0.0, "b": 0.0}
+    for name in spent:
+        assert budget.joined_by(lambda name=name: spent[name]) is budget  # type: ignore[misc]
+
+    await budget.reserve(lambda: Ahead(0.6))
+    spent["a"] += 0.6
+    budget.release(Ahead(0.6))
+
+    with pytest.raises(BudgetSpent, match=r"the budget of 1 USD is used up \(0\.6000 USD spent\)"):
+        await budget.reserve(lambda: Ahead(0.5))
+    await budget.reserve(lambda: Ahead(0.4))
+    assert budget.used_usd() == 0.6

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from evalve.errors import OptionError
 from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.cache_store import CacheStore
+from evalve.gate.cache_unwritten import Unwritten
 from evalve.gate.cache_upkeep import parse_age_s
 from evalve.gate.messages import Usage
 
@@ -68,6 +70,10 @@ def change(path: Path, statement: str) -> None:
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir())
 
 
 def broken_in(directory: Path) -> list[Path]:
@@ -439,6 +445,107 @@ async def test_a_file_that_cannot_be_used_fails_no_run(
     store.close()
 
 
+async def test_what_another_program_keeps_from_being_written_is_there_and_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalve.gate.cache_file._WRITE_WITHIN_S", 0.1)
+    store = CacheStore(tmp_path)
+    await store.put(key_of("before"), ENTRY)
+    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None)
+    locking.execute("BEGIN IMMEDIATE")
+
+    kept = [await store.put(key_of(name), ENTRY) for name in ("one", "two")]
+    meanwhile = store.get(key_of("one"))
+    locking.execute("COMMIT")
+    await store.put(key_of("after"), ENTRY)
+    store.close()
+
+    assert kept == [False, False]
+    assert meanwhile == ENTRY
+    assert len(warnings_in(caplog)) == 1
+    again = CacheStore(tmp_path)
+    assert [again.get(key_of(name)) for name in ("before", "one", "two", "after")] == [ENTRY] * 4
+    again.close()
+    locking.close()
+
+
+async def test_what_could_not_be_written_is_written_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalve.gate.cache_file._WRITE_WITHIN_S", 0.1)
+    store = CacheStore(tmp_path)
+    await store.put(key_of("before"), ENTRY)
+    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None, check_same_thread=False)
+    locking.execute("BEGIN IMMEDIATE")
+    await store.put(key_of("one"), ENTRY)
+    unlocking = threading.Timer(0.5, lambda: locking.execute("COMMIT"))
+    unlocking.start()
+    store.close()
+    unlocking.join()
+    locking.close()
+
+    again = CacheStore(tmp_path)
+    assert again.get(key_of("one")) == ENTRY
+    again.close()
+
+
+async def test_a_file_that_is_never_unlocked_is_told_of_with_what_was_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalve.gate.cache_file.PATIENCE_S", 0.2)
+    monkeypatch.setattr("evalve.gate.cache_file._WRITE_WITHIN_S", 0.1)
+    store = CacheStore(tmp_path)
+    await store.put(key_of("before"), ENTRY)
+    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None)
+    locking.execute("BEGIN IMMEDIATE")
+    await store.put(key_of("one"), ENTRY)
+    store.close()
+    locking.close()
+
+    assert warnings_in(caplog)[-1].endswith("1 answers could not be kept; they will be asked for again")
+
+
+async def test_memory_holds_the_newest_of_what_cannot_be_written() -> None:
+    unwritten = Unwritten(most_bytes=25)
+    for name in "abc":
+        unwritten.add(name, Entry(200, {}, b"0123456789"))
+
+    assert [unwritten.get(name) is not None for name in "abc"] == [False, True, True]
+    assert unwritten.lost() == 3
+
+
+@pytest.mark.parametrize("removed", ["file", "folder"])
+async def test_a_file_that_is_removed_while_it_is_open_is_begun_anew(tmp_path: Path, removed: str) -> None:
+    folder = tmp_path / "cache"
+    store = CacheStore(folder)
+    await store.put(key_of("before"), ENTRY)
+    if removed == "folder":
+        shutil.rmtree(folder)
+    else:
+        for each in folder.glob("responses.db*"):
+            each.unlink()
+
+    kept = [await store.put(key_of(name), ENTRY) for name in ("one", "two")]
+
+    assert kept == [True, True]
+    assert store.get(key_of("one")) == ENTRY
+    other = CacheStore(folder)
+    assert other.get(key_of("one")) == ENTRY
+    store.close()
+    assert other.get(key_of("two")) == ENTRY
+    other.close()
+
+
+async def test_on_a_network_no_memory_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalve.filesystems.on_network", lambda folder: True)
+    store = CacheStore(tmp_path)
+    await store.put(key_of("a"), ENTRY)
+
+    assert store.get(key_of("a")) == ENTRY
+    assert names_in(tmp_path) == ["responses.db", "responses.db.lock"]
+    store.close()
+
+
 async def test_the_file_stays_under_its_cap_and_the_least_recently_used_go_first(
     tmp_path: Path, clock: SetClock
 ) -> None:
@@ -558,8 +665,25 @@ async def test_clearing_everything_removes_damaged_files_and_gives_the_room_back
 
     assert store.clear().entries == 1200
 
-    assert store.stats().file_bytes < 100_000
+    assert store.stats().file_bytes < 120_000
     assert broken_in(tmp_path) == []
+    store.close()
+
+
+async def test_clearing_a_part_gives_its_room_back_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalve.gate.cache_upkeep._PAGES_AT_ONCE", 10)
+    store = CacheStore(tmp_path)
+    for model in ("one", "two"):
+        entries = [Entry(200, {}, os.urandom(2000), "p", model) for _ in range(300)]
+        await asyncio.gather(*(store.put(key_of((model, n)), each) for n, each in enumerate(entries)))
+    before_bytes = store.stats().file_bytes
+
+    assert store.clear(model="one").entries == 300
+
+    assert store.stats().file_bytes < 0.7 * before_bytes
+    assert store.verify().checked == 300
     store.close()
 
 

@@ -189,3 +189,26 @@ def test_many_threads_may_learn_at_once() -> None:
         list(pool.map(lambda _: estimates.observe(call(), Usage(input_tokens=1020)), range(2000)))
 
     assert estimates.to_plain()["inputs"]["gpt-4o"][0] == 2000
+
+
+def test_before_any_answer_a_call_is_bounded_by_its_bytes() -> None:
+    most = Estimates().at_most(call(3000, max_output_tokens=10))
+
+    assert most is not None
+    assert most.input_tokens >= 3000
+
+
+def test_a_text_with_many_tokens_widens_the_bound_of_the_next() -> None:
+    estimates = Estimates()
+    for _ in range(50):
+        estimates.observe(call(3000), Usage(input_tokens=750))
+    estimates.observe(call(3000), Usage(input_tokens=2400))
+
+    most = estimates.at_most(call(3000, max_output_tokens=10))
+
+    assert most is not None
+    assert most.input_tokens >= 2400
+
+
+def test_without_max_tokens_nothing_bounds_a_call() -> None:
+    assert Estimates().at_most(call(3000)) is None

@@ -7,12 +7,13 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
@@ -22,6 +23,7 @@ from evalve.gate.cache import ResponseCache
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.cache_store import CacheStore
 from evalve.gate.dialects.finding import recognised
+from evalve.gate.doors.httpx_senders import AsyncTransportSender
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
 from evalve.gate.limiter import Limiter
@@ -46,6 +48,7 @@ from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings
+from loopback import read_request, serving
 
 KEY = "sk-very-secret-0123456789"
 URL = "https://api.anthropic.com/v1/messages"
@@ -525,6 +528,68 @@ async def test_a_connection_that_keeps_failing_is_an_error_in_the_end(world: Wor
     assert await world.in_flight() == 0
 
 
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(ok().body)
+UNREADABLE = {
+    "brotli": HEADERS + b"Content-Encoding: br\r\nContent-Length: 4\r\n\r\n\x0b\x01\x80\x03",
+    "zstd": HEADERS + b"Content-Encoding: zstd\r\nContent-Length: 4\r\n\r\n\x28\xb5\x2f\xfd",
+    "broken gzip": HEADERS + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+    "two lengths": HEADERS + LENGTH + LENGTH + b"\r\n" + ok().body,
+    "500 headers": HEADERS + b"X-A: 1\r\n" * 500 + LENGTH + b"\r\n" + ok().body,
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "deep": HEADERS + b"Content-Length: 10000\r\n\r\n" + b"[" * 5000 + b"]" * 5000,
+    "501": b"HTTP/1.1 501 Not Implemented\r\nContent-Length: 2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("network", ["aiohttp", "httpx"])
+@pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
+async def test_what_no_repeat_would_make_readable_is_asked_for_once(
+    answer: bytes, network: str, world: World
+) -> None:
+    asked = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        asked += 1
+        writer.write(answer)
+        await writer.drain()
+
+    async with serving(handle) as port, httpx.AsyncHTTPTransport() as transport, AsyncExitStack() as end:
+        sender: Sender = AsyncTransportSender(httpx, transport, {})
+        if network == "aiohttp":
+            sender = AiohttpSender()
+            end.push_async_callback(sender.aclose)
+        request = a_request(url=f"http://127.0.0.1:{port}/v1/messages")
+        with suppress(SendError):
+            await world.gate.exchange(request, sender)
+
+    assert asked == 1
+
+
+async def test_a_stream_whose_lines_end_with_a_bare_cr_is_read_and_kept(world: World) -> None:
+    body = b"".join(EVENTS).replace(b"\n", b"\r")
+    asked = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        asked += 1
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        await writer.drain()
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        request = a_request(url=f"http://127.0.0.1:{port}/v1/messages", stream=True)
+        first, second = [await world.chunks(request, sender) for _ in range(2)]
+        await sender.aclose()
+
+    assert b"".join(first) == b"".join(second) == body
+    assert asked == 1
+
+
 @virtually
 async def test_a_host_that_was_never_reached_is_given_up_soon(world: World) -> None:
     sender = FakeSender([SendError("refused", reached=False)])
@@ -1000,7 +1065,7 @@ async def test_calls_at_once_do_not_exceed_the_budget_together(world: World) -> 
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {Reply, Withheld}
-    assert world.account.spent_usd() == pytest.approx(1.6)
+    assert world.account.spent_usd() == pytest.approx(1.7)
 
 
 @virtually
@@ -1051,6 +1116,97 @@ def test_a_call_that_was_sent_and_not_answered_counts_at_what_was_set_aside(
         world.store.close()
 
     run_in_virtual_time(run())
+
+
+@virtually
+async def test_a_call_inside_an_open_stream_is_told_that_the_budget_does_not_reach_for_both(
+    world: World,
+) -> None:
+    world.account.budget.limit_usd = 1.5  # a call may cost a dollar
+
+    async with world.gate.stream(a_request("one", stream=True), FakeSender()) as reply:
+        await anext(reply.chunks)
+        with pytest.raises(Withheld, match="set aside for streams that are open and not read"):
+            await world.gate.exchange(a_request("two"), FakeSender())
+
+
+@virtually
+async def test_a_stream_that_is_read_on_slowly_is_waited_for(world: World) -> None:
+    world.account.budget.limit_usd = 1.5
+
+    async def reads_slowly() -> None:
+        async with world.gate.stream(a_request("one", stream=True), FakeSender()) as reply:
+            async for _ in reply.chunks:
+                await asyncio.sleep(4)
+
+    reading = asyncio.create_task(reads_slowly())
+    await asyncio.sleep(0.5)
+    reply = await world.gate.exchange(a_request("two"), FakeSender())
+
+    assert reply.status == 200
+    await reading
+
+
+@pytest.mark.parametrize("opened_in_tasks", [False, True])
+def test_equal_streams_that_are_read_in_turn_do_not_wait_for_each_other(
+    opened_in_tasks: bool, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        world, sender = World(tmp_path), FakeSender()
+        contexts = [world.gate.stream(a_request(stream=True), sender) for _ in range(2)]
+        if opened_in_tasks:
+            replies = list(await asyncio.gather(*(each.__aenter__() for each in contexts)))
+        else:
+            replies = [await each.__aenter__() for each in contexts]
+
+        pieces = [[await anext(reply.chunks) for reply in replies] for _ in EVENTS]
+
+        assert pieces == [[event, event] for event in EVENTS]
+        assert len(sender.sent_at_s) == 2
+        world.store.close()
+
+    run_in_virtual_time(run())
+
+
+@virtually
+async def test_an_answer_that_breaks_off_counts_at_what_was_set_aside(world: World) -> None:
+    world.account.budget.limit_usd = 2.5
+    half = replace(ok(), body=ok().body[:20])
+
+    await world.gate.exchange(a_request("one"), FakeSender([half, failed(400)]))
+
+    assert world.account.budget.used_usd() == 1.0
+
+
+def with_document(prompt: str) -> Request:
+    document = {"type": "document", "source": {"type": "base64", "data": "JVBERi0" * 1000}}
+    content = [document, {"type": "text", "text": prompt}]
+    body = {"model": "claude-test", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
+    return replace(a_request(), body=json.dumps(body).encode())
+
+
+@virtually
+async def test_of_calls_whose_price_nobody_knows_the_first_shows_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.gate.meter = world.gate.spending._meter = Meter(lambda model, usage: usage.input_tokens / 1e6)
+    world.account.budget.limit_usd = 1.0
+    sender = FakeSender([ok(input_tokens=200_000)])
+
+    calls = [world.gate.exchange(with_document(f"{n}"), sender) for n in range(20)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    # 0.2 for the first, which goes alone; then 0.26 are set aside for each
+    assert sender.sent_at_s[:4] == [0.0, 1.0, 1.0, 1.0]
+    assert world.account.spent_usd() == pytest.approx(0.8)
+    assert sum(isinstance(outcome, Withheld) for outcome in outcomes) == 16
+    assert [
+        record.getMessage()
+        for record in caplog.records
+        if "nobody can know what they cost, for they have attachments" in record.getMessage()
+    ]
+    world.store.close()
 
 
 @virtually

@@ -300,6 +300,17 @@ async def test_a_dead_process_is_not_waited_for(store: CacheStore) -> None:
     assert clock.slept == []
 
 
+async def test_after_the_clock_was_set_back_nobody_waits_for_the_hour_to_come_again(
+    store: CacheStore,
+) -> None:
+    clock = MovingClock()
+    await flights_of_a_process(store, clock).board(KEY, nothing)
+    change(store, "UPDATE leases SET host = 'elsewhere', pid = 4194305, expires_at = expires_at + 3600")
+
+    assert await flights_of_a_process(store, clock).board(KEY, nothing) is None
+    assert sum(clock.slept) < 1
+
+
 async def test_a_process_elsewhere_is_waited_for_until_its_lease_expires(store: CacheStore) -> None:
     clock = MovingClock()
     await flights_of_a_process(store, clock).board(KEY, nothing)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from evalve.errors import OptionError
-from evalve.gate.messages import Limit, Limits
+from evalve.experiments.configuration import Configuration
+from evalve.gate.messages import Call, Limit, Limits
 from evalve.gate.presets import DIMENSIONS, limits_for, read_limits
+from evalve.gating import account_namer
 
 OPUS = ("claude-opus-4-8", "claude-opus-4.5-4.8")
 
@@ -195,7 +197,7 @@ def test_figures_may_be_written_short(text: str, rate: float) -> None:
         (
             {"anthropic": {"rmp": 5}},
             "evalve.yaml: limits.anthropic: unknown key 'rmp'; did you mean 'rpm'? "
-            "(known: tier, rpm, itpm, otpm, tpm, concurrency, burst_s, models)",
+            "(known: tier, rpm, itpm, otpm, tpm, concurrency, burst_s, account, models)",
         ),
         (
             {"anthropic": {"models": {"m": {"tier": 1}}}},
@@ -264,3 +266,24 @@ def test_other_providers_are_named_like_the_first_two(provider: str) -> None:
         "requests": 100.0,
         "tokens": 2e6,
     }
+
+
+@pytest.mark.parametrize(
+    ("section", "environ"),
+    [
+        ({"api.example:1": {"account": "team-a"}}, {}),
+        ({"openai": {"account": "team-a"}}, {}),
+        ({}, {"EVALVE_LIMITS_API_EXAMPLE_1_ACCOUNT": "team-a"}),
+    ],
+)
+def test_keys_of_an_account_that_a_person_names_share_their_limits(
+    section: dict[str, Any], environ: dict[str, str]
+) -> None:
+    named = account_namer(Configuration(limits=section), environ)
+    calls = [
+        Call("api.example:1", "api.example:1", "m", "m", key_hash, 1, None, False, "openai")
+        for key_hash in ("one", "two")
+    ]
+
+    assert len({named(call).scope for call in calls}) == 1
+    assert len({account_namer(Configuration(), {})(call).scope for call in calls}) == 2

@@ -21,6 +21,7 @@ MILLION = 1_000_000
         ("claude-opus-5-5", Usage(MILLION, MILLION), 24.0),
         ("claude-haiku-4-5-20251001", Usage(MILLION, 0), 1.0),
         ("claude-sonnet-4-6", Usage(0, 0, MILLION, MILLION), 0.3 + 3.75),
+        ("claude-sonnet-4-6", Usage(0, 0, 0, 2 * MILLION, MILLION), 3.75 + 6.0),
         ("gpt-4o-2024-08-06", Usage(1000, 500, 2000), 0.0025 + 0.005 + 0.0025),
         ("gpt-4o-mini", Usage(MILLION, 0), 0.15),
         ("text-embedding-3-small", Usage(MILLION), 0.02),
@@ -50,6 +51,12 @@ def test_a_prompt_beyond_the_priced_length_has_no_price() -> None:
 
     assert prices.cost("claude-haiku-5-5", Usage(100_000)) == pytest.approx(0.01)
     assert prices.cost("claude-haiku-5-5", Usage(99_000, cache_read_tokens=1_001)) is None
+
+
+def test_the_price_of_a_cache_that_is_written_for_an_hour_can_be_said() -> None:
+    prices = prices_from({"m": {"input": 1, "output": 1, "cache_write": 2, "cache_write_1h": 5}}, {})
+
+    assert prices.cost("m", Usage(0, 0, 0, MILLION, MILLION)) == 5.0
 
 
 def test_a_model_is_free_only_where_a_person_says_so() -> None:
@@ -95,7 +102,7 @@ def test_of_several_beginnings_the_longest_counts() -> None:
         (
             {"m": {"inptu": 1}},
             "prices.m: unknown key 'inptu'; did you mean 'input'? "
-            "(known: input, output, cache_read, cache_write, up_to_input_tokens)",
+            "(known: input, output, cache_read, cache_write, cache_write_1h, up_to_input_tokens)",
         ),
         ({"m": {"input": 1}}, "prices.m: output is missing; a price needs input and output"),
         (

@@ -104,6 +104,7 @@ class Project:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=_hear_hang_ups,  # noqa: PLW1509  # it only resets a signal
             )
         try:
             yield Running(process, self)
@@ -176,6 +177,11 @@ class Project:
     def junit(self, name: str) -> dict[str, ET.Element]:
         """The test cases of a JUnit file by name."""
         return {case.get("name", ""): case for case in ET.parse(self.folder / name).iter("testcase")}
+
+
+def _hear_hang_ups() -> None:
+    """As in a terminal: whoever runs the tests under `nohup` hands down that they are not heard."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Running:

@@ -149,7 +149,8 @@ def test_a_file_of_evaluations_run_as_a_script_says_what_to_type(project: Projec
     assert "runs nothing" not in called.err
 
 
-def test_what_only_looks_like_an_evaluation_is_told_about(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_what_only_looks_like_an_evaluation_is_told_about(project: Project, workers: tuple[str, ...]) -> None:
     project.write(
         "eval_mixed.py",
         """
@@ -170,7 +171,7 @@ def test_what_only_looks_like_an_evaluation_is_told_about(project: Project) -> N
             return True
         """,
     )
-    ended = project.pytest("eval_mixed.py")
+    ended = project.pytest("eval_mixed.py", *workers)
     assert ended.outcomes == {"passed": 1}
     told = [line for line in ended.out.splitlines() if line.startswith("evalve: ")]
     assert told == [

@@ -307,3 +307,25 @@ def test_a_call_that_had_no_key_is_not_counted(project: Project) -> None:
 
     assert "anthropic/m needs an API key: set ANTHROPIC_API_KEY" in ended.out
     assert any(line.startswith("  0 calls; ") for line in ended.summary)
+
+
+def test_a_repr_that_leaves_the_program_ends_nothing(project: Project) -> None:
+    project.write(
+        "eval_a.py",
+        """
+        from evalve import Result, foreach
+
+        class Leaving:
+            def __repr__(self):
+                raise SystemExit(3)
+
+        @foreach("number", range(2))
+        def eval_a(number):
+            return Result(True, response={"made": Leaving()})
+        """,
+    )
+
+    ended = project.pytest()
+
+    assert ended.code == 0
+    assert ended.outcomes == {"passed": 1}

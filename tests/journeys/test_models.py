@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 from project import Ended, Project
 
-from evalve.simulator import Behaviour, Limits, Simulator, SpendCap
+from evalve.simulator import Behaviour, Limits, OutputLength, Simulator, SpendCap
 
 EVALUATION = """
     import evalve
@@ -219,7 +219,7 @@ def test_a_budget_that_is_spent_under_xdist_says_so(project: Project, provider: 
     )
 
     assert ended.code == 2
-    assert any("the budget of 0.0006 USD is used up" in line for line in ended.summary)
+    assert any("one of 2 shares of the budget of 0.0012 USD is used up" in line for line in ended.summary)
     assert "crashed" not in ended.all
     assert any("To go on: pytest eval_sums.py" in line for line in ended.summary)
 
@@ -491,3 +491,75 @@ def test_a_fixtures_call_before_a_run_counts_towards_the_budget_of_the_pytest_ru
     assert ended.code == 1
     assert "the budget of 1e-07 USD is used up" in ended.all
     assert provider.stats.requests == 0
+
+
+A_CENT_FOR_EACH_TOKEN = "prices:\n  tiny: {input: 0, output: 10000}\n"
+
+
+def test_what_a_broken_evaluation_has_spent_is_not_there_for_the_next(project: Project) -> None:
+    project.write("evalve.yaml", A_CENT_FOR_EACH_TOKEN)
+    project.write(
+        "eval_both.py",
+        """
+        from evalve import foreach
+
+        def breaks():
+            yield from ({"n": n} for n in range(3))
+            raise OSError("the disk is gone")
+
+        @foreach("n", breaks())
+        async def eval_first(n, model):
+            return bool((await model.generate(f"first {n}", max_tokens=30)).text)
+
+        @foreach("n", range(9))
+        async def eval_second(n, model):
+            return bool((await model.generate(f"second {n}", max_tokens=30)).text)
+        """,
+    )
+    with Simulator(Behaviour(output=OutputLength("fixed", tokens=20))).start_in_thread() as provider:
+        ended = project.pytest(
+            *["eval_both.py", "--model", f"openai-compatible/tiny@{provider.url}/v1"],
+            *["--budget-usd", "1.15", "--no-cache", "--max-concurrency", "1"],
+            **at(provider, project.folder),
+        )
+        sent = provider.stats.requests
+
+    # a call costs 0.2 USD and may cost 0.3: three of the first, and two of the second
+    assert "the disk is gone" in ended.all
+    assert "the budget of 1.15 USD is used up (1.0000 USD spent)" in ended.all
+    assert sent == 5
+
+
+def test_what_answers_did_not_state_is_forgotten_by_the_next_direct_call(project: Project) -> None:
+    project.write("evalve.yaml", A_CENT_FOR_EACH_TOKEN)
+    project.write(
+        "direct.py",
+        """
+        import asyncio, os, openai, evalve
+
+        address = os.environ["ANTHROPIC_BASE_URL"] + "/v1"
+        client = openai.AsyncOpenAI(
+            base_url=address, api_key="any", http_client=evalve.async_http_client()
+        )
+
+        @evalve.foreach("n", range(2))
+        async def eval_streams(n):
+            question = [{"role": "user", "content": f"question {n}"}]
+            stream = await client.chat.completions.create(
+                model="tiny", max_tokens=30, messages=question, stream=True
+            )
+            return len([chunk async for chunk in stream]) > 0
+
+        async def main():
+            for name in ("one", "two", "three"):
+                await eval_streams(experiment=name, budget_usd=0.7, no_cache=True)
+
+        asyncio.run(main())
+        """,
+    )
+    with Simulator(Behaviour()).start_in_thread() as provider:
+        ended = project.python("direct.py", **at(provider, project.folder), EVALVE_PROGRESS="off")
+        sent = provider.stats.requests
+
+    assert ended.code == 0, ended.all
+    assert sent == 6

@@ -557,3 +557,48 @@ def test_fresh_forgets_nothing_where_a_mistake_in_a_file_lets_nothing_run(projec
 
     assert ended.outcomes == {"error": 1}
     assert [row["status"] for row in project.records("first")] == ["done", "done", "done"]
+
+
+DEADLY = """
+    import asyncio, os, signal
+    from evalve import foreach
+
+    @foreach("number", range(20))
+    def eval_sync(number):
+        if number == 7 and os.environ.get("DEADLY"):
+            os._exit(9)
+        return True
+
+    @foreach("number", range(20))
+    async def eval_async(number):
+        await asyncio.sleep(0.01)
+        if number == 7 and os.environ.get("DEADLY"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(0.01)
+        return True
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("eval_sync", 9), ("eval_async", -9)])
+def test_a_sample_that_kills_its_process_twice_is_a_failure_and_the_others_run(
+    project: Project, name: str, code: int
+) -> None:
+    project.write("eval_a.py", DEADLY)
+
+    def run(*options: str, **environ: str) -> tuple[int, str]:
+        ended = project.pytest("-k", name, "--experiment", "x", *options, **environ)
+        return ended.code, ended.all
+
+    assert run(DEADLY="1")[0] == code
+    assert run(DEADLY="1")[0] == code
+
+    third, fourth = run(DEADLY="1"), run(DEADLY="1")
+    assert (third[0], fourth[0]) == (1, 1)
+    assert f"{name}  19/20 done, 1 failed (infrastructure)" in third[1]
+    assert "2 processes have died while this sample ran" in third[1]
+    assert f"{name}  19/20 done, 1 failed (infrastructure), 19 of them before" in fourth[1]
+
+    mended = run("--accept-changes")
+    assert mended[0] == 0
+    assert f"{name}  20/20 done, 19 of them before" in mended[1]
+    assert list((project.folder / ".evalve/evalve.db-in-flight").iterdir()) == []

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from project import Project
 
-from evalve.simulator import Behaviour, Simulator
+from evalve.simulator import Behaviour, OutputLength, Simulator
 from evalve.storage import open_store
 
 CONFTEST = """
@@ -427,3 +427,31 @@ def calls_of(project: Project, experiment: str) -> list[tuple[int, int]]:
     with closing(open_store(project.folder / ".evalve/evalve.db", create=False)) as store:
         (info,) = store.evaluations(experiment)
         return [(one.calls["requests"], one.calls["cached"]) for one in store.records(info) if one.calls]
+
+
+ASKS_AND_DIES = """
+    import os
+    from evalve import foreach
+
+    @foreach("number", range(8))
+    def eval_asks(number, model):
+        model.generate_sync(f"{number}, in many words?", max_tokens=100)
+        os._exit(1)
+"""
+
+
+def test_workers_that_take_the_place_of_dead_ones_do_not_have_the_budget_again(project: Project) -> None:
+    project.write("eval_asks.py", ASKS_AND_DIES)
+    project.write("evalve.yaml", "prices:\n  tiny: {input: 0, output: 10000}\n")  # a cent for each token
+    answers = Behaviour(output=OutputLength("fixed", tokens=20))
+    with Simulator(answers).start_in_thread() as provider:
+        ended = project.pytest(
+            *["--model", f"openai-compatible/tiny@{provider.url}/v1", "--engine", "processes"],
+            *["--workers", "2", "--budget-usd", "2", "--no-cache"],
+            EVALVE_STATE_DIR=str(project.folder / "state"),
+        )
+        sent = provider.stats.requests
+
+    # a call may cost 1 USD, and costs 0.2: the sixth would not fit into what is left
+    assert "the budget of 2 USD is used up" in ended.all
+    assert 5 <= sent <= 6

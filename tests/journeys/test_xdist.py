@@ -285,7 +285,15 @@ def test_workers_start_nothing_more_when_their_controller_is_killed(project: Pro
     assert len(project.read("calls.txt").split()) == 200 + in_flight
 
 
+PATIENT = """
+    import evalve.runner.interruption as interruption
+
+    interruption.STUCK_AFTER_S = 1000.0  # or the worker might be gone before the next pytest has begun
+"""
+
+
 def test_a_killed_controllers_lock_is_held_until_its_last_worker_has_ended(project: Project) -> None:
+    project.write("conftest.py", PATIENT)
     project.write("eval_stubborn.py", STUBBORN)
     with project.started("-m", "pytest", "-n", "1", "--experiment", "x") as run:
         run.wait_until((project.folder / "started").exists, "sample")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from evalve.concurrency import Adaptive, Batch, Sequential, SlidingWindow
 from evalve.contracts import SAMPLE, Store, Strategy, Task
 from evalve.engines.loop import LoopEngine
-from evalve.errors import CrossingError, DatasetError, ExperimentChanged, StrategyError
+from evalve.errors import CrossingError, DatasetError, ExperimentChanged, ModelError, StrategyError
 from evalve.options import Threshold, Tolerance
 from evalve.records import Result, Score
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -1164,8 +1166,12 @@ def test_a_dataset_that_breaks_lets_the_rows_before_the_break_run_to_their_end(
 
 @pytest.mark.parametrize(
     ("error", "ordinals"),
-    [(ValueError("no JSON"), [1, 2, 3]), (ConnectionError("reset"), [1, 1, 1])],
-    ids=["its own code", "the network"],
+    [
+        (ValueError("no number"), [1, 2, 3]),
+        (json.JSONDecodeError("no JSON", "", 0), [1, 2, 3]),
+        (ConnectionError("reset"), [1, 1, 1]),
+    ],
+    ids=["its own code", "an answer that cannot be read", "the network"],
 )
 def test_only_what_was_not_about_the_answer_asks_for_the_same_one_again(
     store: Store, error: Exception, ordinals: list[int]
@@ -1185,3 +1191,60 @@ def test_only_what_was_not_about_the_answer_asks_for_the_same_one_again(
     run(runnable(eval_x, rows("a"), retries=AsyncRetrying(stop=stop_after_attempt(3))), store)
 
     assert seen == ordinals
+
+
+def asking(seen: list[int], error: Exception) -> Callable[[str], Coroutine[Any, Any, bool]]:
+    async def eval_x(id: str) -> bool:
+        sample = SAMPLE.get()
+        assert sample is not None
+        asked = sample.calls.ordinals["question"] = sample.calls.ordinals.get("question", 0) + 1
+        sample.calls.requests += 1
+        seen.append(asked)
+        if len(seen) < 3:
+            raise error
+        return True
+
+    return eval_x
+
+
+@pytest.mark.parametrize(
+    ("error", "ordinals"),
+    [
+        (ValueError("no number"), [1, 2, 3]),
+        (json.JSONDecodeError("no JSON", "", 0), [1, 2, 3]),
+        (ModelError("the budget is used up"), [1, 1, 1]),
+        (TimeoutError(), [1, 1, 1]),
+    ],
+    ids=["code", "answer", "gate", "timeout"],
+)
+def test_a_resumed_sample_asks_anew_where_its_failure_may_be_about_the_answer(
+    store: Store, error: Exception, ordinals: list[int]
+) -> None:
+    seen: list[int] = []
+    evaluation = runnable(asking(seen, error), rows("a"), retries=1)
+
+    for _ in range(3):
+        run(evaluation, store)
+
+    assert seen == ordinals
+    (record,) = records(store)
+    assert record.calls is not None
+    assert "asked" not in record.calls
+
+
+@pytest.mark.parametrize("changed", ["function", "cache"])
+def test_a_resumed_sample_asks_the_same_where_its_function_was_changed_or_nobody_may_be_asked(
+    store: Store, changed: str
+) -> None:
+    seen: list[int] = []
+    first = runnable(asking(seen, ValueError("no number")), rows("a"), retries=1)
+    second = first
+    if changed == "function":
+        second = replace(first, spec=replace(first.spec, fingerprint={"function": "mended"}))
+    else:
+        second = replace(first, options=replace(first.options, cache="read"))
+
+    run(first, store)
+    run(second, store)
+
+    assert seen == [1, 1]

@@ -89,6 +89,7 @@ OURS: list[tuple[BaseException, FailureClass]] = [
     (errors.InfrastructureError("x"), "infrastructure"),
     (errors.LenderError("x"), "infrastructure"),
     (errors.WorkerDied("x"), "infrastructure"),
+    (errors.ProcessDied("x"), "infrastructure"),
     (errors.StorageError("the disk is full"), "infrastructure"),
     (errors.NotFound("no experiment"), "code"),
     (errors.Locked("another run"), "code"),

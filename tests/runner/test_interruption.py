@@ -118,7 +118,7 @@ async def test_presses_right_after_an_interrupted_run_are_swallowed() -> None:
 
 async def test_a_press_long_after_an_interrupted_run_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pressed: list[int] = []
-    now_s = iter([100.0, 101.5])
+    now_s = iter([100.0, 103.5])
     monkeypatch.setattr("evalve.runner.interruption.time", SimpleNamespace(monotonic=lambda: next(now_s)))
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
@@ -203,6 +203,28 @@ async def test_an_evaluation_within_an_evaluation_hands_the_presses_back_when_it
         await asyncio.sleep(0)
 
     assert (outer.asked, inner.asked) == (["stop"], [])
+
+
+def test_evaluations_beside_each_other_all_hear_a_press_and_end_in_any_order() -> None:
+    (first, first_turns), (second, second_turns) = _turns(), _turns()
+
+    async def run() -> None:
+        one = interruptible(first_turns, tell=lambda text: None, blocked=lambda: False)
+        two = interruptible(second_turns, tell=lambda text: None, blocked=lambda: False)
+        one.__enter__()
+        two.__enter__()
+        _press()
+        await asyncio.sleep(0)
+        one.__exit__(None, None, None)
+        _press()
+        await asyncio.sleep(0)
+        two.__exit__(None, None, None)
+
+    with forwarding_interrupts() as context:
+        context.run(asyncio.run, run())
+
+    assert first.asked == ["stop"]
+    assert second.asked == ["stop", "cancel"]
 
 
 def test_the_handler_is_back_when_nobody_is_obeyed_any_more() -> None:

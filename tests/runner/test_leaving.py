@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from evalve.runner.leaving import Leavable, leave_the_rest
+from evalve.runner.leaving import Leavable, leave_the_rest, runs_on_this_loop
 from evalve.testing import run_in_virtual_time
 
 
@@ -129,3 +129,26 @@ def test_a_time_out_of_the_samples_own_leaves_nothing_behind() -> None:
         return answer
 
     assert run_in_virtual_time(run()) == "done"
+
+
+async def test_of_runs_beside_each_other_the_last_cancels_what_is_left_over() -> None:
+    async def run(left: list[asyncio.Task[None]], until: asyncio.Event) -> bool:
+        with runs_on_this_loop() as together:
+            left.append(asyncio.create_task(asyncio.sleep(1000)))
+            await until.wait()
+            await together.leave_the_rest()
+            return together.last_leaves
+
+    left: list[asyncio.Task[None]] = []
+    first_may_end, second_may_end = asyncio.Event(), asyncio.Event()
+    first = asyncio.create_task(run(left, first_may_end))
+    second = asyncio.create_task(run(left, second_may_end))
+    await asyncio.sleep(0)
+    first_may_end.set()
+    assert await first is True
+    assert not second.done()
+    assert [task.done() for task in left] == [False, False]
+
+    second_may_end.set()
+    assert await second is True
+    assert [task.cancelled() for task in left] == [True, True]

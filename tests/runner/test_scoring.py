@@ -213,6 +213,16 @@ def test_text_beside_scores_is_kept_with_them() -> None:
     ]
 
 
+def test_metadata_of_a_result_is_kept_with_each_score() -> None:
+    scored = to_scored(
+        Result(Score("a", 1, metadata={"by": "a"}), True, metadata={"by": "result", "docs": 3})
+    )
+    assert [(score.name, score.metadata) for score in scored.scores] == [
+        ("a", {"by": "a", "docs": 3}),
+        ("score", {"by": "result", "docs": 3}),
+    ]
+
+
 def test_text_without_any_score_is_refused() -> None:
     with pytest.raises(ResultError, match="'reason' is str 'as expected'"):
         to_scored({"reason": "as expected"})

@@ -587,3 +587,28 @@ class TestFromAThread:
         await running(runnable(evaluate, rows(*"ab")), store)
 
         assert statuses(store) == [("a", "done"), ("b", "done")]
+
+
+def test_a_running_sample_tells_what_it_waits_for_until_it_has_ended() -> None:
+    seen: list[tuple[str, int, str]] = []
+    progress = Notes()
+
+    async def waiting(n: int) -> bool:
+        sample = SAMPLE.get()
+        assert sample is not None
+
+        def note() -> None:
+            seen.extend(
+                (one.sample_id, one.repeat, one.waits_for()) for one in progress.tallies[0].running.values()
+            )
+
+        note()
+        asyncio.get_running_loop().call_later(1, note)
+        await sample.held(asyncio.sleep(2), "limits")
+        note()
+        return True
+
+    run(runnable(waiting, [{"id": "one", "n": 1}]), open_store("memory://"), progress)
+
+    assert seen == [("one", 0, ""), ("one", 0, "limits"), ("one", 0, "")]
+    assert progress.tallies[0].running == {}

@@ -351,6 +351,16 @@ def test_nothing_in_common_is_insufficient(store: Store) -> None:
     assert check(store) == Check("insufficient", ["eval_math is missing in B"])
 
 
+def test_a_difference_that_all_samples_have_is_no_absence_of_one(store: Store) -> None:
+    record(store, "a", *(done(f"s{number}", length=number / 4) for number in range(12)))
+    record(store, "b", *(done(f"s{number}", length=number / 4 + 1) for number in range(12)))
+
+    assert (
+        "    all differ by the same, so that nothing is known about which difference would be found"
+        in text(store)
+    )
+
+
 def test_too_few_pairs_to_show_anything_are_insufficient(store: Store) -> None:
     record(store, "a", *all_right(5))
     record(store, "b", *all_right(5))

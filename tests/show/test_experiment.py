@@ -275,7 +275,7 @@ def test_the_decisions_of_an_adaptive_strategy_are_told(store: Store) -> None:
     ]
     record(store, "first", done("s0", exact_match=True), report={"decisions": decisions})
 
-    assert "  adapted   5 → 10 → 7 at once, 2 decisions" in shown(store, "first")
+    assert "  adapted   5 → 10 → 7 at once, 2 decisions; the last: failures" in shown(store, "first")
     assert "            after 4.0 s: 10 → 7, failures" in shown(store, "first", Choice(full=True))
 
 
@@ -318,6 +318,7 @@ def test_json_has_metrics_with_intervals_runs_and_samples_with_their_tries(store
             "high": 1.0,
             "observations": 1,
             "samples": 1,
+            "unscored": 0,
             "note": "",
             "if_failed_were_wrong": 0.5,
             "if_failed_were_right": 1.0,
@@ -350,6 +351,14 @@ def test_the_list_has_the_newest_first_and_says_what_is_left(store: Store) -> No
         ["new", "partial", "1/3", "0", "1"],
         ["old", "complete", "1/2", "1", "1"],
     ]
+
+
+def test_the_list_says_that_only_the_first_rows_were_asked_for(store: Store) -> None:
+    record(store, "tried", done("s0", exact_match=True), done("s1", exact_match=True), samples_asked=2)
+
+    lines = list_text(store.experiments(), width=80)
+
+    assert lines[2].split()[:6] == ["tried", "complete", "(first", "2", "rows)", "2/2"]
 
 
 def test_the_names_in_a_list_are_never_cut(store: Store) -> None:

@@ -39,3 +39,12 @@ def test_calls_that_passed_ungated_are_counted_at_the_end() -> None:
 
 def test_where_all_calls_passed_ungated_nothing_else_is_told() -> None:
     assert figures.calls({"requests": 0, "ungated": 1}) == "1 call passed ungated"
+
+
+def test_calls_of_a_judge_stand_apart() -> None:
+    made = {"requests": 3, "cost_usd": 0.5, "judge.requests": 1, "judge.cost_usd": 0.25}
+
+    assert list(figures.calls_by_role(made)) == [
+        ("calls", "3 calls; 0 + 0 tokens; 0.5000 USD"),
+        ("judge", "1 call; 0 + 0 tokens; 0.2500 USD"),
+    ]

@@ -41,10 +41,10 @@ def shown(scope: ScopeNow, *, width: int | None = 80) -> list[str]:
 def test_a_scope_shows_limits_levels_sources_and_who_holds_what() -> None:
     assert shown(SCOPE) == [
         "api.anthropic.com · key 1a2b3c4d5e6f · claude-haiku-4-5",
-        "  limit         per minute  burst  now  full  in flight",
-        "  ────────────  ──────────  ─────  ───  ────  ─────────",
-        "  requests           2,000     33   17   50%          3",
-        "  input tokens   2,000,000  33.3k  30k   90%      12.3k",
+        "  limit         per minute  burst  free now  in flight",
+        "  ────────────  ──────────  ─────  ────────  ─────────",
+        "  requests           2,000     33        17          3",
+        "  input tokens   2,000,000  33.3k       30k      12.3k",
         "  source of requests: configured by EVALVE_LIMITS_ANTHROPIC_RPM",
         "  source of input tokens: response headers",
         "  in flight: 3 calls of at most 40",
@@ -84,7 +84,7 @@ def test_an_empty_bucket_says_when_the_next_call_may_start() -> None:
 
     lines = shown(replace(SCOPE, limits=[empty]))
 
-    assert lines[3] == "  output tokens         600     10  -25    0%          0"
+    assert lines[3] == "  output tokens         600     10       -25          0"
     assert lines[4:6] == ["  source: response headers", "  output tokens: next in 3.50 s"]
 
 
@@ -94,10 +94,10 @@ def test_use_by_others_has_a_column_only_where_there_is_some() -> None:
 
     assert "others" not in "".join(shown(replace(SCOPE, limits=[little])))
     assert shown(replace(SCOPE, limits=[little, much]))[1:5] == [
-        "  limit     per minute  burst  now  full  in flight  by others",
-        "  ────────  ──────────  ─────  ───  ────  ─────────  ─────────",
-        "  requests       1,000     20   20  100%          0          –",
-        "  tokens        30,000    500  500  100%          0      9,000",
+        "  limit     per minute  burst  free now  in flight  by others",
+        "  ────────  ──────────  ─────  ────────  ─────────  ─────────",
+        "  requests       1,000     20        20          0          –",
+        "  tokens        30,000    500       500          0      9,000",
     ]
 
 
@@ -110,7 +110,7 @@ def test_after_a_refusal_for_speeding_up_the_share_is_shown() -> None:
 def test_a_limit_whose_level_is_not_known_yet() -> None:
     lines = shown(replace(SCOPE, limits=[LimitNow("requests", 50, STATED)], holders=[], in_flight=0))
 
-    assert lines[3] == "  requests          50      –    –     –          0"
+    assert lines[3] == "  requests          50      –         –          0"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from evalve.show.notebook import NotebookView, in_notebook
 from evalve.show.progress import (
     Mode,
     PlainView,
+    SampleLinesView,
     SilentProgress,
     TerminalView,
     choose,
@@ -175,6 +176,44 @@ def test_a_log_gets_a_line_at_every_quarter_and_at_the_end(
         "evalve eval_math: 500/1000 (50%), 100.0/s, 10 in flight, ETA 0:05",
         "evalve eval_math: 800/1000 (80%), 100.0/s, 10 in flight, ETA 0:02",
         "evalve eval_math: 1000/1000 (100%), 100.0/s, 2 failed, took 0:10",
+    ]
+
+
+def test_with_a_line_for_each_sample_none_is_left_out_and_none_is_told_twice(
+    written: Log, time: Time
+) -> None:
+    progress = live(SampleLinesView(written.fd, {("x", "eval_math"): "5"}), time)
+    tally = a_tally(total=6)
+    tally.skipped = 2
+    progress.started(tally)
+    progress.tick(now_s=1.0)
+    tally.done, tally.failed = 2, 1
+    progress.tick(now_s=2.0)
+    progress.tick(now_s=3.0)
+    tally.done, tally.in_flight, time.now_s = 3, 0, 4.0
+    progress.finished(tally)
+
+    assert written.lines() == [
+        "Running concurrent evaluation with 5 workers",
+        "Completed 3/6 samples",
+        "Completed 4/6 samples",
+        "Completed 5/6 samples",
+        "Completed 6/6 samples",
+        "evalve eval_math: 6/6 (100%), 1.0/s, 1 failed, took 0:04",
+    ]
+
+
+def test_of_several_evaluations_each_line_says_whose_it_is(written: Log, time: Time) -> None:
+    workers = {("x", "eval_math"): "1", ("y", "eval_math"): "auto"}
+    progress = live(SampleLinesView(written.fd, workers), time)
+    tally = a_tally(total=None)
+    progress.started(tally)
+    tally.done = 1
+    progress.tick(now_s=1.0)
+
+    assert written.lines() == [
+        "Running sequential evaluation with 1 worker (x: eval_math)",
+        "Completed 1/? samples (x: eval_math)",
     ]
 
 

@@ -71,8 +71,13 @@ class Client:
         async with self._session.post(self.url + path, data=io.BytesIO(data), headers=sent) as response:
             return Reply(response.status, dict(response.headers), await response.text())
 
-    async def get(self, path: str) -> Any:
-        async with self._session.get(self.url + path) as response:
+    async def status(self, path: str, *, method: str = "GET", **headers: str) -> int:
+        async with self._session.request(method, self.url + path, headers=headers) as response:
+            return response.status
+
+    async def get(self, path: str, **headers: str) -> Any:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self._session.get(self.url + path, headers=sent) as response:
             return await response.json()
 
 

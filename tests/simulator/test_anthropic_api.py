@@ -21,6 +21,7 @@ async def test_an_answer_has_the_shape_of_a_message(start: Start) -> None:
         "input_tokens": 8,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
         "output_tokens": 2,
     }
 
@@ -188,6 +189,20 @@ async def test_cached_input_is_written_then_read_and_reading_is_free(start: Star
     ]
     assert [u["input_tokens"] for u in usages] == [1, 1, 1]
     assert (await client.messages("other", system="y" * 600)).status == 429
+
+
+async def test_a_block_may_be_kept_for_an_hour(start: Start, clock: FakeClock) -> None:
+    _, client = await start(Behaviour())
+    hour = {"type": "text", "text": "x" * 400, "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    minutes = {"type": "text", "text": "y" * 200, "cache_control": {"type": "ephemeral"}}
+    usages = [(await client.messages("a", system=[hour, minutes])).json["usage"]]
+    clock.advance(3000.0)
+    usages.append((await client.messages("a", system=[hour, minutes])).json["usage"])
+    assert [usage["cache_creation"] for usage in usages] == [
+        {"ephemeral_5m_input_tokens": 50, "ephemeral_1h_input_tokens": 100},
+        {"ephemeral_5m_input_tokens": 50, "ephemeral_1h_input_tokens": 0},
+    ]
+    assert [usage["cache_read_input_tokens"] for usage in usages] == [0, 100]
 
 
 async def test_a_prompt_leaves_the_cache_when_its_time_is_over(start: Start, clock: FakeClock) -> None:

@@ -103,3 +103,80 @@ async def test_a_request_without_contents_is_invalid(start: Start) -> None:
     reply = await client.post("/v1beta/models/m:generateContent", {})
 
     assert (reply.status, reply.json["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
+async def test_tokens_are_counted_and_models_are_listed(start: Start) -> None:
+    simulator, client = await start(Behaviour(models={"gemini-own": Limits(), "gpt-own": Limits()}))
+    contents = [{"parts": [{"text": "Hello there"}]}]
+
+    counted = await client.post("/v1beta/models/m:countTokens", {"contents": contents})
+    request = {
+        "model": "models/m",
+        "contents": contents,
+        "systemInstruction": {"parts": [{"text": "Short."}]},
+    }
+    wrapped = await client.post("/v1beta/models/m:countTokens", {"generateContentRequest": request})
+    models = await client.get("/v1beta/models")
+
+    assert counted.json == {
+        "totalTokens": 3,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 3}],
+    }
+    assert wrapped.json["totalTokens"] == 5
+    assert [one["name"] for one in models["models"]] == [
+        "models/gemini-own",
+        "models/gemini-3-flash",
+        "models/gemini-3-pro",
+    ]
+    assert (simulator.stats.token_counts, simulator.stats.requests) == (2, 0)
+
+
+async def test_a_path_without_a_version_is_answered_too(start: Start) -> None:
+    _, client = await start(Behaviour())
+
+    reply = await client.post("/models/m:generateContent", {"contents": [{"parts": [{"text": "Hello"}]}]})
+
+    assert reply.status == 200
+
+
+async def test_thoughts_and_calls_in_a_stream(start: Start) -> None:
+    answer = Answer("Let me see.", (ToolCall("look", {"x": 1}), ToolCall("look", {"x": 2})), reasoning="Hm.")
+    _, client = await start(Behaviour(answers=[answer]))
+    settings = {"thinkingConfig": {"includeThoughts": True}}
+
+    reply = await ask(client, verb="streamGenerateContent?alt=sse", generationConfig=settings)
+
+    parts = [part for event in reply.events for part in event["candidates"][0]["content"]["parts"]]
+    assert parts == [
+        {"text": "Hm.", "thought": True},
+        {"text": "Let me see."},
+        {"functionCall": {"name": "look", "args": {"x": 1}}},
+        {"functionCall": {"name": "look", "args": {"x": 2}}},
+    ]
+
+
+async def test_a_prompt_that_came_before_is_read_from_the_cache(start: Start) -> None:
+    _, client = await start(Behaviour())
+
+    usages = [(await ask(client, "word " * 1000)).json["usageMetadata"] for _ in range(2)]
+
+    assert [usage.get("cachedContentTokenCount") for usage in usages] == [None, 1152]
+
+
+async def test_an_unknown_path_is_refused_as_google_does(start: Start) -> None:
+    _, client = await start(Behaviour())
+
+    reply = await client.post("/v1beta/models/m:embedContent", {})
+
+    assert (reply.status, reply.json["error"]["status"]) == (404, "NOT_FOUND")
+
+
+async def test_without_events_a_stream_is_an_array(start: Start) -> None:
+    _, client = await start(Behaviour(answers=["one two three"], stream_chunk_tokens=1))
+
+    reply = await ask(client, verb="streamGenerateContent")
+
+    assert reply.headers["content-type"].startswith("application/json")
+    texts = [piece["candidates"][0]["content"]["parts"][0]["text"] for piece in reply.json]
+    assert texts == ["one ", "two ", "thre", "e", ""]
+    assert reply.json[-1]["candidates"][0]["finishReason"] == "STOP"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import openai
 import pytest
 from simulated import FakeClock, Start
 
-from evalve.simulator import Answer, Behaviour, Limits, Ramp, SpendCap, ToolCall
-from evalve.simulator.openai_api import go_duration
+from evalve.simulator import Answer, Behaviour, Limits, Ramp, Simulator, SpendCap, ToolCall
+from evalve.simulator.apis.openai import go_duration
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ async def test_an_answer_has_the_shape_of_a_completion(start: Start) -> None:
         "completion_tokens": 2,
         "total_tokens": 10,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 
@@ -178,3 +180,25 @@ async def test_a_wrong_key_is_answered_as_openai_does(start: Start) -> None:
     _, client = await start(Behaviour(keys=frozenset({"right"})))
     reply = await client.chat()
     assert (reply.status, reply.json["error"]["code"]) == (401, "invalid_api_key")
+
+
+async def test_the_sdk_for_azure_finds_its_deployments() -> None:
+    behaviour = Behaviour(answers=["Paris"], keys=frozenset({"k"}))
+    async with (
+        Simulator(behaviour) as provider,
+        openai.AsyncAzureOpenAI(api_key="k", azure_endpoint=provider.url, api_version="2026-01-01") as client,
+    ):
+        completion = await client.chat.completions.create(
+            model="my-deployment", messages=[{"role": "user", "content": "France?"}]
+        )
+        response = await client.responses.create(model="my-deployment", input="France?")
+
+    assert (completion.choices[0].message.content, response.output_text) == ("Paris", "Paris")
+
+
+@pytest.mark.parametrize("prefix", ["/openai/v1", "/api/v1", "/openai/deployments/mine"])
+async def test_hosts_with_the_same_format_have_it_elsewhere(start: Start, prefix: str) -> None:
+    _, client = await start(Behaviour())
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+
+    assert (await client.post(f"{prefix}/chat/completions?api-version=1", body)).status == 200

@@ -23,7 +23,7 @@ from evalve.records import Sample
 from evalve.storage import open_store
 from evalve.storage.database import FileDatabase
 from evalve.storage.explanations import explained
-from recorded import at_once
+from recorded import at_once, done, record
 
 SPEC = EvaluationSpec("exp", "key", "name")
 
@@ -85,6 +85,7 @@ def test_three_slashes_are_relative_to_where_one_is(tmp_path: Path, monkeypatch:
     [
         ("postgresql://host/db", "no store is known by 'postgresql'.*sqlite:///FILE.*memory://"),
         ("sqlite://", "the file's name is missing.*sqlite:///FILE"),
+        ("sqlite:results.db", "the slashes are missing.*sqlite:///FILE"),
         ("json://", "no store is known by 'json'.*json://DIRECTORY"),
         ("sqlite:///", "sqlite:///FILE"),
         ("sqlite:///a.db?sync=sometimes", "sync=normal or sync=full"),
@@ -617,3 +618,84 @@ def test_a_file_that_disappears_while_it_is_in_use_is_noticed_and_made_anew(
 
     with closing(open_store(path, create=False)) as found:
         assert [one.spec.key for one in found.evaluations("x")] == ["k3"]
+
+
+# damaged records
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Callable[[str], Path]:
+    """A store with three samples, the second of which has `column` overwritten."""
+
+    def damage(column: str, text: object = '[{"na') -> Path:
+        path = tmp_path / "a.db"
+        with closing(open_store(path)) as store:
+            record(store, "exp", *(done(name, right=True, also={"row": {"q": 1}}) for name in "abc"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(f'UPDATE records SET "{column}" = ? WHERE sample_id = "b"', (text,))
+        return path
+
+    return damage
+
+
+def test_scores_that_cannot_be_read_do_not_hide_other_records(damaged: Callable[[str], Path]) -> None:
+    with closing(open_store(damaged("scores"))) as store:
+        (info,) = store.evaluations("exp")
+        records = list(store.records(info))
+
+        assert [one.status for one in records] == ["done", "failed", "done"]
+        assert str(records[1].failure) == (
+            "DamagedRecord: what is stored of this sample cannot be read as a whole: scores;"
+            " --fresh runs it again"
+        )
+        assert [sample_id for sample_id, _, _ in store.observations(info.id)] == ["a", "c"]
+        assert [one.sample_id for one in store.page(info).records] == ["a", "b", "c"]
+
+
+def test_of_a_damaged_record_the_rest_is_read(damaged: Callable[[str], Path]) -> None:
+    with closing(open_store(damaged("response"))) as store:
+        (info,) = store.evaluations("exp")
+        broken = list(store.records(info))[1]
+
+        assert broken.status == "done"
+        assert [score.value for score in broken.scores] == [True]
+        assert broken.failure is not None
+        assert broken.failure.kind == "DamagedRecord"
+        assert len(list(store.observations(info.id))) == 3
+
+
+def test_bytes_that_are_no_text_do_not_hide_other_records(
+    damaged: Callable[..., Path],
+) -> None:
+    path = damaged("started_at", "2026")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE records SET started_at = CAST(x'ff80' AS TEXT) WHERE sample_id = 'b'")
+
+    with closing(open_store(path)) as store:
+        (info,) = store.evaluations("exp")
+
+        assert [one.sample_id for one in store.records(info)] == ["a", "b", "c"]
+
+
+def test_a_damaged_record_is_replaced_by_a_new_attempt(damaged: Callable[[str], Path]) -> None:
+    path = damaged("failure")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM runs")
+    with closing(open_store(path)) as store:
+        record(store, "exp", done("b", right=False))
+        (info,) = store.evaluations("exp")
+
+        assert store.record_of(info, "b").scores[0].value is False
+
+
+@pytest.mark.parametrize("text", ['{"requ', "[]", "7"])
+def test_calls_that_cannot_be_read_do_not_hide_other_records(damaged: Callable[..., Path], text: str) -> None:
+    with closing(open_store(damaged("calls", text))) as store:
+        (info,) = store.evaluations("exp")
+
+        assert [(one.sample_id, one.calls) for one in store.measures(info.id)] == [
+            ("a", None),
+            ("b", None),
+            ("c", None),
+        ]
+        assert [one.status for one in store.records(info)] == ["done", "done", "done"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+import importlib.metadata
+import warnings
 from typing import Any
 
 from doteval.datasets.base import Dataset
@@ -32,8 +33,12 @@ class DatasetRegistry:
             return
         self._discovery_completed = True
         for group in _GROUPS:
-            for entry in entry_points(group=group):
-                self._dataset_classes.setdefault(entry.name, entry.load())
+            for entry in importlib.metadata.entry_points(group=group):
+                try:
+                    self._dataset_classes.setdefault(entry.name, entry.load())
+                except Exception as error:  # another package's code, at import
+                    text = f"the dataset {entry.name!r}, registered under {group}, cannot be loaded: {error}"
+                    warnings.warn(text, stacklevel=2)
 
     def get_dataset_class(self, name: str) -> type[Dataset]:
         if name not in self:

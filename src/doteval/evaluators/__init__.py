@@ -13,6 +13,10 @@ def __getattr__(name: str) -> Any:
     """`from doteval.evaluators import llm_judge`: one that a package registers."""
     if name.startswith("_") or (found := registry.get(name)) is None:
         raise AttributeError(
-            f"No evaluator named {name!r}. Available evaluators: {', '.join(registry.names())}"
+            f"No evaluator named {name!r}. Available evaluators: {', '.join(registry.list_evaluators())}"
         )
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "registry", *registry.list_evaluators()]

@@ -48,7 +48,7 @@ def _is_among(value: Any, right: Any) -> bool:
 
 
 def _may_be_left_out(right: Any) -> bool:
-    return isinstance(right, list | tuple | set | frozenset) and "" in right
+    return right == "" or (isinstance(right, list | tuple | set | frozenset) and "" in right)
 
 
 def _agree(value: Any, choice: Any) -> bool:

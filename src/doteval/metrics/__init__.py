@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from doteval.metrics.registry import registry as _registered
+from doteval.metrics.registry import registry as metric_registry
 from evalve.metrics import Metric, accuracy, count, mean, metric, pass_at, pass_hat, resolve, sum
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "count",
     "mean",
     "metric",
+    "metric_registry",
     "pass_at",
     "pass_hat",
     "registry",
@@ -24,6 +25,11 @@ registry: dict[str, Any] = {one.name: one for one in (accuracy, mean, sum, count
 
 def __getattr__(name: str) -> Any:
     """`from doteval.metrics import f1`: one that a package registers."""
-    if name.startswith("_") or (found := _registered.get(name)) is None:
-        raise AttributeError(f"No metric named {name!r}. Available metrics: {', '.join(_registered.names())}")
+    if name.startswith("_") or (found := metric_registry.get(name)) is None:
+        known = ", ".join(metric_registry.list_metrics())
+        raise AttributeError(f"No metric named {name!r}. Available metrics: {known}")
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *metric_registry.list_metrics()]

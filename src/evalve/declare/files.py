@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve.declare.csv_rows import csv_rows
+from evalve.declare.json_rows import array_rows, begins_array
 from evalve.errors import DatasetError
 from evalve.options import suggestion
 
@@ -83,7 +83,7 @@ def _read_tsv(path: Path) -> Iterator[dict[str, str]]:
     return _read_csv(path, delimiter="\t")
 
 
-def _decoded(lines: Iterator[str], path: Path) -> Iterator[str]:
+def _decoded(lines: Iterator[Any], path: Path) -> Iterator[Any]:
     try:
         yield from lines
     except UnicodeDecodeError as error:
@@ -102,7 +102,10 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> DatasetError:
 
 
 def _read_json(path: Path) -> Any:
+    """The rows of an array, one at a time; what else is written there is read as a whole."""
     try:
+        if begins_array(path):
+            return _decoded(array_rows(path), path)
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise DatasetError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
@@ -113,23 +116,8 @@ def _read_json(path: Path) -> Any:
 
 def _beginning_of_json(path: Path) -> Any:
     """The first of a list's rows, from as much of the file as that takes."""
-    text, size = "", _FIRST_READ
-    with path.open(encoding="utf-8-sig") as file, suppress(UnicodeDecodeError):
-        while more := file.read(size):
-            text += more
-            size *= 2  # each time it is parsed from the start
-            opened = re.match(r"\s*\[\s*", text)
-            if opened is None:
-                break
-            with suppress(json.JSONDecodeError):  # cut off, or broken: the whole will tell
-                row, end = json.JSONDecoder().raw_decode(text, opened.end())
-                if end < len(text):
-                    return [row]
-    return _read_json(path)
-
-
-_FIRST_READ = 65_536
-"""Characters: most first rows are shorter."""
+    content = _read_json(path)
+    return content if isinstance(content, dict) else list(islice(content, 1))
 
 
 def _read_yaml(path: Path) -> Any:

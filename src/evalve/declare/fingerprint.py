@@ -20,7 +20,7 @@ from evalve.declare.bindings import Binding, FunctionNode, bare, bindings, names
 from evalve.declare.captured import captured_functions, is_beside, unwrapped
 from evalve.secrecy import without_keys
 
-METHOD = "3"
+METHOD = "4"
 """How the parts are made. Records made otherwise cannot be compared, and so are not called changed."""
 
 
@@ -71,11 +71,11 @@ class _Parts:
         self._parts = parts
 
     def add_evaluation(self, name: str, node: FunctionNode, columns: tuple[str, ...]) -> None:
-        plain = _without_decorators(bare(node))
-        self._parts[f"function {name}"] = ast.unparse(plain)
+        plain = bare(_without_decorators(node))
+        text = self._parts[f"function {name}"] = ast.unparse(plain)
         self._seen.add(node.name)
         self._add_what_it_captured(self._own)
-        self._follow(names_read(plain) - {*self._own.__code__.co_freevars})
+        self._follow(names_read(plain, text) - {*self._own.__code__.co_freevars})
         self._follow_fixtures(set(_parameters(node)) - {*columns})
         owner = self._file.class_around(node)
         if owner is not None:
@@ -90,9 +90,9 @@ class _Parts:
             self._parts[part] = _compiled(function.__code__, function.__doc__)
             return
         plain = bare(node) if isinstance(node, FunctionNode) else node
-        self._parts[part] = ast.unparse(plain)
+        text = self._parts[part] = ast.unparse(plain)
         self._add_what_it_captured(function)
-        self._follow(names_read(plain) - {*function.__code__.co_freevars})
+        self._follow(names_read(plain, text) - {*function.__code__.co_freevars})
 
     def _add_what_it_captured(self, function: FunctionType) -> None:
         for variable, inner in captured_functions(function):
@@ -220,13 +220,26 @@ class _File:
 def _read(path: str) -> _File | None:
     linecache.checkcache(path)
     lines = linecache.getlines(path)
-    return _parsed("".join(lines)) if lines else None
+    return _parsed(_Lines(lines)) if lines else None
+
+
+class _Lines:
+    """The lines that `linecache` holds of a file. They are other ones once the file has changed."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Lines) and other.lines is self.lines
+
+    def __hash__(self) -> int:
+        return id(self.lines)
 
 
 @lru_cache(maxsize=8)
-def _parsed(text: str) -> _File | None:
+def _parsed(read: _Lines) -> _File | None:
     try:
-        return _File(ast.parse(text))
+        return _File(ast.parse("".join(read.lines)))
     except (SyntaxError, SystemError, RecursionError):
         return None  # not Python, or more than its parser takes
 

@@ -10,7 +10,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,8 @@ class ForEach:
             known = ", ".join(sorted(registered.names)) or "none"
             raise AttributeError(
                 f"no installed package registers the dataset {name!r} under evalve.datasets"
-                f"{suggestion(name, registered.names)} (registered: {known})"
+                f"{suggestion(name, registered.names)} (registered: {known}); install one that does, or write"
+                ' @foreach("question,answer", rows)'
             )
         return self._of_registered(name, registered[name].load(), caller())
 
@@ -192,7 +193,10 @@ class ForEach:
             )
         _refuse_second(function, path, where)
         name = self._name or _name_of(function)
-        _refuse_second_of_name(name, function, path, where)
+        if self._name is not None and path is not None:
+            _NAMED_IN.add(path)
+        if path in _NAMED_IN:
+            _refuse_second_of_name(name, function, path, where)
         if path is not None and function.__module__ == "__main__":
             declared_in_script(path, name)
         evaluation = Evaluation(
@@ -264,7 +268,7 @@ def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             from evalve import wiring  # the one upward import: a direct call needs the whole machine
 
-            return await wiring.run_directly_async(evaluation, args, kwargs)
+            return await wiring.run_directly_async(as_called(declared), args, kwargs)
 
         declared: Any = run_async
     else:
@@ -273,7 +277,7 @@ def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[
         def run(*args: Any, **kwargs: Any) -> Any:
             from evalve import wiring  # the one upward import: a direct call needs the whole machine
 
-            return wiring.run_directly(evaluation, args, kwargs)
+            return wiring.run_directly(as_called(declared), args, kwargs)
 
         declared = run
     del declared.__wrapped__  # or inspect and pytest would look through to the columns
@@ -281,6 +285,23 @@ def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[
     declared.place_as = function  # where pytest says that it is
     setattr(declared, MARK, evaluation)
     return declared  # type: ignore[no-any-return]
+
+
+def as_called(declared: Any) -> Evaluation:
+    """The evaluation of a decorated function under the name that it has now.
+
+    Functions that a loop or a factory makes have one name when they are decorated, and get their own later:
+    as `__name__`, or as variables of their module. pytest names them so too.
+    """
+    evaluation: Evaluation = getattr(declared, MARK)
+    within, dot, first = evaluation.name.rpartition(".")
+    if first != evaluation.function.__name__:
+        return evaluation  # a person has chosen the name
+    names: Mapping[str, Any] = getattr(evaluation.function, "__globals__", {})
+    now = declared.__name__
+    if now == first and names.get(now) is not declared:
+        now = next((name for name, value in names.items() if value is declared), now)
+    return evaluation if now == first else replace(evaluation, name=f"{within}{dot}{now}")
 
 
 def split_arguments(
@@ -388,6 +409,10 @@ def _refuse_second(function: Callable[..., Any], path: Path | None, where: str) 
         )
 
 
+_NAMED_IN: set[Path] = set()
+"""Files in which a person has given an evaluation a name: elsewhere no two have the same."""
+
+
 def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path | None, where: str) -> None:
     """Two functions of one file under one `ForEach(name=…)`: their records could not be told apart."""
     for there in list(getattr(function, "__globals__", {}).values()):
@@ -404,9 +429,14 @@ def _refuse_second_of_name(name: str, function: Callable[..., Any], path: Path |
 
 def _place(function: Callable[..., Any]) -> tuple[Path | None, int]:
     code = function.__code__
-    path = Path(code.co_filename)
+    path = code.co_filename
     in_notebook = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
-    return (None if in_notebook else path.resolve()), code.co_firstlineno
+    return (None if in_notebook else _resolved(path)), code.co_firstlineno
+
+
+@functools.lru_cache(maxsize=8)
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
 
 
 foreach = ForEach()

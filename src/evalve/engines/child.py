@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve.contracts import CallLog, SampleContext
+from evalve.engines.budgeting import WorkersSpending
 from evalve.engines.channel import framed, received
 from evalve.engines.crossing import (
     Answer,
@@ -27,9 +28,13 @@ from evalve.engines.crossing import (
     KeepFile,
     NotReady,
     Opening,
+    Release,
+    Reserve,
     StopRun,
+    Unread,
     WaitBegins,
     WaitEnds,
+    Withdraw,
     Work,
 )
 from evalve.errors import CrossingError, WorkerDied
@@ -83,6 +88,7 @@ class Child:
     async def run(self, work: Work, context: SampleContext) -> Answer:
         """One try of a sample; `WorkerDied` where the process does not survive it."""
         waits = _Waits(context, self, work.number)
+        spending = WorkersSpending(context, self.tell)
         self._is_read = True
         counted = CallLog()
         await self._send(work)
@@ -90,13 +96,15 @@ class Child:
             while (message := await self._next_message()) is not None:
                 if message.work != work.number:
                     continue  # of a thread that an earlier sample has left behind
-                if isinstance(message, Answer | CallEnds):
+                if isinstance(message, Answer | CallEnds | Release):
                     _count(message.calls.since(counted), context)
                     counted = message.calls
                 if isinstance(message, Answer):
                     return message
                 if isinstance(message, Event):
                     _trace(context).take_over(message.event_json)
+                elif isinstance(message, Reserve | Withdraw | Release | Unread):
+                    spending.take(message)
                 elif isinstance(message, KeepFile):
                     self.tell(await _kept(message, _trace(context)))
                 else:
@@ -104,6 +112,7 @@ class Child:
                     await asyncio.sleep(0)  # one that begins or ends does so before the next message counts
         finally:
             self._is_read = False
+            await spending.end()
             await waits.end()
         how = await self._how_it_died()
         raise WorkerDied(f"the worker process of sample {work.sample_id!r} of {work.evaluation} {how}")

@@ -148,6 +148,46 @@ class StopRun(NamedTuple):
     reason: str
 
 
+class Reserve(NamedTuple):
+    """A call is to be set aside for in the run's budget. `ahead` is the gate's, as it is."""
+
+    work: int
+    number: int
+    ahead: Any
+
+
+class Withdraw(NamedTuple):
+    """It waits for that no longer."""
+
+    work: int
+    number: int
+
+
+class Reserved(NamedTuple):
+    """To the worker: the call may go, or why it may not."""
+
+    work: int
+    number: int
+    refusal: Exception | None
+
+
+class Release(NamedTuple):
+    """The call is over. What the calls of the try came to so far comes along, so that it is counted first."""
+
+    work: int
+    ahead: Any
+    is_unknown: bool
+    calls: CallLog
+
+
+class Unread(NamedTuple):
+    """Nobody reads what the call answers, or somebody does again."""
+
+    work: int
+    ahead: Any
+    is_unread: bool
+
+
 class PackedError(NamedTuple):
     """An error, so that it has the same class and message in another process."""
 

@@ -7,7 +7,6 @@ import itertools
 import os
 import sys
 from collections import deque
-from dataclasses import replace
 from typing import Any
 
 from evalve.contracts import Runnable, SampleContext
@@ -40,7 +39,7 @@ class ProcessEngine:
     def __init__(self, evaluation: Runnable, workers: int) -> None:
         """Refuses a function that no worker can find, and arguments that cannot cross."""
         self._most = workers
-        self._opening = opening_for(evaluation, workers)
+        self._opening = opening_for(evaluation)
         self._name_here = names_here(self._opening.main)
         self._numbers = itertools.count()
         self._workers: set[Child] = set()
@@ -208,13 +207,10 @@ class ProcessEngine:
             self._idle.remove(worker)
 
 
-def opening_for(evaluation: Runnable, workers: int) -> Opening:
+def opening_for(evaluation: Runnable) -> Opening:
     """What every worker of the run is told."""
     place = place_of(evaluation)
     name = evaluation.spec.name
-    options = evaluation.options
-    if options.budget_usd is not None:  # together they may spend what one process might
-        options = replace(options, budget_usd=options.budget_usd / workers)
     leading = {f"{place}" if place else "self": value for place, value in enumerate(evaluation.leading)}
     return Opening(
         parent_pid=os.getpid(),
@@ -222,7 +218,7 @@ def opening_for(evaluation: Runnable, workers: int) -> Opening:
         sys_argv=sys.argv,
         function=place,
         main=place_of_main(),
-        options=options,
+        options=evaluation.options,
         arguments=packed_arguments(evaluation.arguments, name),
         leading=packed_arguments(leading, name),
     )

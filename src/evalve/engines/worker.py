@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.engines.budgeting import ParentsBudget
 from evalve.engines.channel import Channel
 from evalve.engines.crossing import (
     Answer,
@@ -35,6 +36,7 @@ from evalve.engines.crossing import (
     Opening,
     PackedError,
     Ready,
+    Reserved,
     StopRun,
     WaitBegins,
     WaitEnds,
@@ -89,6 +91,10 @@ class _Worker:
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._surroundings: WorkerSurroundings | None = None
         self._files = Files(channel, work=-1)
+        self._budget: ParentsBudget | None = None
+        if opening.options.budget_usd is not None:
+            self._budget = ParentsBudget(channel, opening.options.budget_usd, self._under_way)
+            account.budget = self._budget
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="evalve-listen", daemon=True).start()
@@ -111,9 +117,15 @@ class _Worker:
                 surroundings.end_wait(message.wait)
             elif isinstance(message, FileKept):
                 self._files.take(message)
+            elif isinstance(message, Reserved) and self._budget is not None:
+                self._budget.take(message)
         if self._surroundings is not None:
             os._exit(1)  # nobody waits for the sample any more
         self._inbox.put(None)
+
+    def _under_way(self) -> tuple[int, CallLog] | None:
+        surroundings = self._surroundings
+        return None if surroundings is None else (surroundings.work, surroundings.calls)
 
     def _answer(self, work: Work, surroundings: WorkerSurroundings) -> Answer:
         trace = self._trace(work.number) if work.leaves_trace else None
@@ -169,7 +181,7 @@ class WorkerSurroundings:
         self.calls = CallLog(ordinals=dict(work.ordinals))
         """What the sample's calls come to."""
         self._channel = channel
-        self._work = work.number
+        self.work = work.number
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = {}
         self._calling: list[asyncio.Task[Any] | None] = []
@@ -182,32 +194,32 @@ class WorkerSurroundings:
         number = next(self._numbers)
         self._waiting[number] = (asyncio.get_running_loop(), task)
         calls = self._calling.count(task)
-        self._channel.send(WaitBegins(self._work, number, reason))
-        self._send_each(CallEnds(self._work, self.calls), calls)  # to the parent, a call that waits is none
+        self._channel.send(WaitBegins(self.work, number, reason))
+        self._send_each(CallEnds(self.work, self.calls), calls)  # to the parent, a call that waits is none
         try:
             return await awaitable
         finally:
             del self._waiting[number]
-            self._send_each(CallBegins(self._work), calls)
-            self._channel.send(WaitEnds(self._work, number))
+            self._send_each(CallBegins(self.work), calls)
+            self._channel.send(WaitEnds(self.work, number))
 
     async def parked(self, awaitable: Awaitable[T], reason: str) -> T:
         return await self.held(awaitable, reason)
 
     def call_begins(self) -> None:
         self._calling.append(asyncio.current_task())
-        self._channel.send(CallBegins(self._work))
+        self._channel.send(CallBegins(self.work))
 
     def call_ends(self) -> None:
         self._calling.remove(asyncio.current_task())
-        self._channel.send(CallEnds(self._work, self.calls))
+        self._channel.send(CallEnds(self.work, self.calls))
 
     def _send_each(self, message: Any, times: int) -> None:
         for _ in range(times):
             self._channel.send(message)
 
     def stop_run(self, reason: str) -> None:
-        self._channel.send(StopRun(self._work, reason))
+        self._channel.send(StopRun(self.work, reason))
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """When the sample has ended: of its record this process hears nothing."""

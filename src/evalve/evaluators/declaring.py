@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from evalve import metrics as known_metrics
 from evalve.callers import at_caller
 from evalve.errors import DeclarationError, ResultError
 from evalve.jsontext import as_text
 from evalve.records import Score
+from evalve.secrecy import is_name_of_key
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -55,6 +56,9 @@ def evaluator(
     list of these; without any, bools are averaged to an accuracy and numbers to a mean. A `Score` that
     the function makes itself keeps its name, and its metrics if it has any.
 
+    The score of a bool or a number has the function's arguments as metadata, texts and numbers, shortened: so
+    what was answered and what was expected is recorded with it.
+
     Who calls an evaluator may give the score another name: `exact_match(answer, expected, name="first")`. A
     function with a parameter `name` of its own gets it as it is.
     """
@@ -63,20 +67,29 @@ def evaluator(
     return _declared(function, metrics=metrics, name=name)
 
 
-def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None) -> Callable[..., Any]:
+def known_by_row(*, metrics: Any) -> Declare:
+    """For an evaluator that returns a plain `True` only where the response is what the row already has."""
+    return cast(Declare, functools.partial(_declared, metrics=metrics, name=None, keeps=False))
+
+
+def _declared(
+    function: Callable[..., Any], /, *, metrics: Any, name: str | None, keeps: bool = True
+) -> Callable[..., Any]:
     label = name or str(getattr(function, "__name__", type(function).__name__))
     try:
         resolved = known_metrics.resolve(metrics)
     except DeclarationError as error:
         raise at_caller(error) from error.__cause__
     renames = "name" not in _parameters(function)
+    arguments = _Arguments(function if keeps else None)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def evaluate_async(*args: Any, **kwargs: Any) -> Score:
             given = kwargs.pop("name", None) if renames else None
             _check_awaited(label, function, args, kwargs)
-            return _named(given, _score(label, resolved, await function(*args, **kwargs)))
+            score = _score(label, resolved, await function(*args, **kwargs), arguments.kept(args, kwargs))
+            return _named(given, score)
 
         return evaluate_async
 
@@ -91,12 +104,51 @@ def _declared(function: Callable[..., Any], /, *, metrics: Any, name: str | None
             _check_awaited(label, function, args, kwargs)
         value = function(*args, **kwargs)
         if value is True or value is False:
-            return Score(given or label, value, resolved)
+            return Score(given or label, value, resolved, arguments.kept(args, kwargs))
         if inspect.isawaitable(value):  # a partial or an object whose call is async
-            return _score_later(label, resolved, value, given)
-        return _named(given, _score(label, resolved, value))
+            return _score_later(label, resolved, value, given, arguments.kept(args, kwargs))
+        return _named(given, _score(label, resolved, value, arguments.kept(args, kwargs)))
 
     return evaluate
+
+
+class _Arguments:
+    """Which arguments of a call its score keeps."""
+
+    def __init__(self, function: Callable[..., Any] | None) -> None:
+        """`None` keeps none."""
+        self._is_kept = function is not None
+        self._names = () if function is None else tuple(_positional(function))
+
+    def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        if not self._is_kept:
+            return None
+        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        return {
+            name: shown(value)
+            for name, value in given.items()
+            if type(value) in _SHOWN and not is_name_of_key(name)
+        }
+
+
+_SHOWN = frozenset({str, bool, int, float, type(None)})
+_SHOWN_LENGTH = 200
+
+
+def shown(value: Any) -> Any:
+    """The value as metadata carries it: short."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else as_text(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"
+
+
+def _positional(function: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:
@@ -114,19 +166,25 @@ def _named(name: str | None, score: Score) -> Score:
 
 
 async def _score_later(
-    label: str, metrics: tuple[Any, ...], value: Awaitable[Any], name: str | None
+    label: str,
+    metrics: tuple[Any, ...],
+    value: Awaitable[Any],
+    name: str | None,
+    arguments: dict[str, Any] | None,
 ) -> Score:
-    return _named(name, _score(label, metrics, await value))
+    return _named(name, _score(label, metrics, await value, arguments))
 
 
-def _score(label: str, metrics: tuple[Any, ...], value: Any) -> Score:
+def _score(
+    label: str, metrics: tuple[Any, ...], value: Any, arguments: dict[str, Any] | None = None
+) -> Score:
     if isinstance(value, Score):
         if not value.metrics:
             value.metrics = metrics
         return value
     if not isinstance(value, bool | int | float):
         value = _plain_number(label, value)
-    return Score(label, value, metrics)
+    return Score(label, value, metrics, arguments)
 
 
 def _plain_number(label: str, value: Any) -> bool | int | float:

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, NoReturn
 
 from evalve.errors import DatasetError, DeclarationError, ResultError
-from evalve.evaluators.declaring import evaluator
+from evalve.evaluators.declaring import evaluator, known_by_row, shown
 from evalve.jsontext import as_text, from_json, to_json
 from evalve.metrics import accuracy
 from evalve.records import Score
@@ -27,25 +27,17 @@ def _hit(name: str, **metadata: Any) -> Score:
     return Score(name, True, _ACCURACY, metadata)
 
 
-def _shown(value: Any) -> Any:
-    """The value as metadata carries it: short."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else as_text(value)
-    return text if len(text) <= 200 else text[:199] + "…"
-
-
 # -- equality ----------------------------------------------------------------------------------------
 
 
-@evaluator(metrics=accuracy)
+@known_by_row(metrics=accuracy)
 def exact_match(result: Any, expected: Any) -> bool | Score:
     """Whether the two are equal: no trimming, no change of case, no conversion of types."""
     if result == expected:
         return True  # and so the response is known
-    shown = {"result": _shown(result), "expected": _shown(expected)}
+    both = {"result": shown(result), "expected": shown(expected)}
     reason = _why_unequal(result, expected)
-    return _miss("exact_match", **shown, reason=reason) if reason else _miss("exact_match", **shown)
+    return _miss("exact_match", **both, reason=reason) if reason else _miss("exact_match", **both)
 
 
 def _why_unequal(result: Any, expected: Any) -> str | None:
@@ -104,11 +96,11 @@ def numeric_match(result: Any, expected: Any, tolerance: float = 1e-9, relative:
         )
     found = number_in(result)
     if found is None:
-        return _miss("numeric_match", result=_shown(result), expected=str(wanted), reason="no number found")
-    shown = {"result": _shown(result), "number": str(found), "expected": str(wanted)}
+        return _miss("numeric_match", result=shown(result), expected=str(wanted), reason="no number found")
+    both = {"result": shown(result), "number": str(found), "expected": str(wanted)}
     if found == wanted or _is_near(found, wanted, Decimal(str(tolerance)), Decimal(str(relative))):
-        return _hit("numeric_match", **shown)
-    return _miss("numeric_match", **shown)
+        return _hit("numeric_match", **both)
+    return _miss("numeric_match", **both)
 
 
 def _is_near(found: Decimal, wanted: Decimal, tolerance: Decimal, relative: Decimal) -> bool:
@@ -161,15 +153,15 @@ def contains(result: Any, expected: Any, ignore_case: bool = False) -> bool | Sc
     if isinstance(result, str):
         sought = expected if isinstance(expected, str) else str(expected)
         if sought in result or (ignore_case and sought.casefold() in result.casefold()):
-            return _hit("contains", result=_shown(result), expected=_shown(sought))
+            return _hit("contains", result=shown(result), expected=shown(sought))
         only_case = not ignore_case and sought.casefold() in result.casefold()
         reason = {"reason": "occurs in another case"} if only_case else {}
-        return _miss("contains", result=_shown(result), expected=_shown(sought), **reason)
+        return _miss("contains", result=shown(result), expected=shown(sought), **reason)
     if result is not None and not isinstance(result, Container):
         _refuse_type("contains", result, "text or a list")
     if result is not None and expected in result:
-        return _hit("contains", result=_shown(result), expected=_shown(expected))
-    return _miss("contains", result=_shown(result), expected=_shown(expected))
+        return _hit("contains", result=shown(result), expected=shown(expected))
+    return _miss("contains", result=shown(result), expected=shown(expected))
 
 
 @evaluator(metrics=accuracy)
@@ -183,8 +175,8 @@ def matches(result: Any, pattern: str | re.Pattern[str], flags: int | re.RegexFl
         found = re.search(pattern, result, flags)
     except re.error as error:
         raise DeclarationError(f"matches: {pattern!r} is not a regular expression: {error}") from error
-    shown = {"result": _shown(result), "pattern": _pattern_text(pattern)}
-    return _hit("matches", **shown) if found else _miss("matches", **shown)
+    both = {"result": shown(result), "pattern": _pattern_text(pattern)}
+    return _hit("matches", **both) if found else _miss("matches", **both)
 
 
 def _pattern_text(pattern: str | re.Pattern[str]) -> str:
@@ -214,13 +206,13 @@ def valid_json(result: Any, schema: Any = None) -> bool | Score:
         except (ValueError, RecursionError) as error:
             fenced = isinstance(result, str) and result.lstrip().startswith("```")
             reason = "the JSON is inside a Markdown fence" if fenced else f"not JSON: {error}"
-            return _miss("valid_json", result=_shown(result), reason=reason)
+            return _miss("valid_json", result=shown(result), reason=reason)
     elif not isinstance(result, dict | list):
-        return _miss("valid_json", result=_shown(result), reason=f"{type(result).__name__} is not JSON text")
+        return _miss("valid_json", result=shown(result), reason=f"{type(result).__name__} is not JSON text")
     if schema is None:
         return True
     problems = _problems(parsed, schema)
-    return _miss("valid_json", result=_shown(result), reason="; ".join(problems)) if problems else True
+    return _miss("valid_json", result=shown(result), reason="; ".join(problems)) if problems else True
 
 
 def _refuse_constant(word: str) -> NoReturn:

@@ -7,14 +7,14 @@ for the process.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
-from evalve.gate.budget import Budget
+from evalve.gate.budget import Budget, RunBudget, SharedBudget
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -28,10 +28,20 @@ class Account:
     """One for each run, and one for the process. Any thread and loop may use it."""
 
     def __init__(
-        self, mode: CacheMode, *, budget_usd: float | None = None, spent_before_usd: float = 0.0
+        self,
+        mode: CacheMode,
+        *,
+        budget_usd: float | None = None,
+        spent_before_usd: float = 0.0,
+        shares: int = 1,
+        shared: SharedBudget | None = None,
     ) -> None:
         self.mode: CacheMode = mode
-        self.budget = Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd)
+        self.budget: RunBudget = (
+            Budget(self.spent_usd, budget_usd, before_usd=spent_before_usd, shares=shares)
+            if shared is None
+            else shared.joined_by(self.spent_usd)
+        )
         self.refreshed: set[bytes] = set()
         """What `refresh` has asked for anew already; it is not asked for a third time."""
         self.scopes: set[str] = set()
@@ -43,6 +53,12 @@ class Account:
         self._total = CallLog()
         self._keys_refused: dict[str, int] = {}
         """How many answers in a row said that they do not know the key, by scope."""
+
+    def in_mode(self, mode: CacheMode) -> Account:
+        """The same account, whose budget and figures are one, for calls that use the cache in another way."""
+        other = copy.copy(self)
+        other.mode = mode
+        return other
 
     def note_key_refused(self, scope: str) -> bool:
         """Whether so many in a row were refused that no further call can be expected to succeed."""
@@ -57,13 +73,13 @@ class Account:
 
     def logs(self, sample: SampleContext | None) -> tuple[CallLog, ...]:
         """Where a call is counted. Totals are not sums over samples: a call may belong to none."""
-        return (self._total,) if sample is None else (self._total, sample.calls)
+        if sample is None:
+            return (self._total,)
+        return self._total.in_role(sample.role), sample.calls.in_role(sample.role)
 
     def totals(self) -> dict[str, Any]:
         with self.lock:
-            plain = asdict(self._total)
-        del plain["ordinals"]
-        return plain
+            return self._total.to_plain()
 
     def count_elsewhere(self, made: CallLog) -> None:
         """What calls of the run came to in another process."""
@@ -71,7 +87,7 @@ class Account:
             self._total.add(made)
 
     def spent_usd(self) -> float:
-        return self._total.cost_usd
+        return self._total.cost_usd + sum(log.cost_usd for log in list(self._total.roles.values()))
 
     def note_admitted(self, scope: str, at_s: float, cost: Any) -> None:
         """What a call takes of a limit, by dimension."""

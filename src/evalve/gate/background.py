@@ -50,6 +50,12 @@ class BackgroundLoop:
             work.cancel()
             raise
 
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same without waiting here."""
+        work = self._work(coroutine)
+        work.begin()
+        return work.outcome
+
     def open(
         self,
         context: AbstractAsyncContextManager[Opened],
@@ -158,7 +164,7 @@ class _Work(Generic[T]):
         context = contextvars.copy_context()
         sample = SAMPLE.get()
         if sample is not None and sample.surroundings is not None and asyncio._get_running_loop() is not None:
-            keeps_slot = replace(sample, surroundings=_KeepsSlot(sample.surroundings))
+            keeps_slot = replace(sample, surroundings=KeepsSlot(sample.surroundings))
             context.run(SAMPLE.set, keeps_slot)
         self._loop.call_soon_threadsafe(self._run, context=context)
 
@@ -186,8 +192,8 @@ class _Work(Generic[T]):
             self.outcome.set_result(task.result())
 
 
-class _KeepsSlot:
-    """The surroundings of a sample that waits here while it blocks its own event loop.
+class KeepsSlot:
+    """The surroundings of a sample that waits here while it may block its own event loop.
 
     That loop lends slots, and stands still: who gave one back would wait for ever to have it again.
     """

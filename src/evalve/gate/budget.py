@@ -6,14 +6,66 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
 
 
 class BudgetSpent(Exception):
     """The next call would exceed the budget."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is set aside for a call before it goes."""
+
+    usd: float = 0.0
+    is_bound: bool = True
+    """It cannot cost more. Otherwise `usd` is what it is expected to cost."""
+    goes_alone: bool = False
+    """Nobody can know what it costs, and no answer has shown it yet: nothing else goes beside it."""
+    kind: str = ""
+    """Of the calls whose price nobody can know, which."""
+
+
+NOTHING = Ahead()
+_ROUNDING_USD = 1e-9
+
+
+class RunBudget(Protocol):
+    """What the gate asks of a budget, wherever it is kept. Any thread and loop may use it."""
+
+    limit_usd: float | None
+    """`None` for no bound."""
+
+    async def reserve(self, look_ahead: Callable[[], Ahead]) -> Ahead:
+        """Wait while calls under way may leave too little; `BudgetSpent` where there is too little left.
+
+        It looks ahead anew after each wait: answers show what calls cost. What is expected to cost more goes
+        all the same if nothing is spent and nothing is under way: an expectation is high before the first
+        answer.
+        """
+
+    def reserve_now(self, ahead: Ahead) -> bool:
+        """`reserve` without waiting; false where it would wait."""
+
+    def release(self, ahead: Ahead, *, is_unknown: bool = False) -> None:
+        """The call is over, and what it cost is counted.
+
+        `is_unknown`: its answer does not say what it took, or none came; what was set aside is spent.
+        """
+
+    def stand_still(self, ahead: Ahead) -> None:
+        """Nobody reads the call's answer any more: it is no use to wait for its end."""
+
+    def go_on(self, ahead: Ahead) -> None:
+        """Somebody reads it again."""
+
+    def used_usd(self) -> float:
+        """What is spent, and what calls may have cost that did not say."""
+
+
 class Budget:
-    """One for a run; any thread and loop may use it."""
+    """One for a run."""
 
     def __init__(
         self,
@@ -21,73 +73,111 @@ class Budget:
         limit_usd: float | None = None,
         *,
         before_usd: float = 0.0,
+        shares: int = 1,
     ) -> None:
+        """`shares` is among how many processes a person's budget was divided."""
         self.limit_usd = limit_usd
-        """`None` for no bound."""
         self._before_usd = before_usd
         """What others have spent of what a person set; the limit is what they left of it."""
+        self._shares = shares
         self._spent_usd = spent_usd
         self._lock = threading.Lock()
         self._calls = 0
+        self._standing_still = 0
+        """Of the calls, those that nobody reads."""
+        self._alone = 0
+        """Of the calls, those that nothing may go beside."""
         self._under_way_usd = 0.0
         self._unstated_usd = 0.0
         """Set aside for answers that did not say what they took."""
-        self._ended: Future[None] | None = None
+        self._changed: Future[None] | None = None
         """Where somebody waits for a call to end."""
 
-    async def reserve(self, usd: float, *, is_bound: bool) -> None:
-        """Wait while calls under way may leave too little; `BudgetSpent` where there is too little left.
+    async def reserve(self, look_ahead: Callable[[], Ahead]) -> Ahead:
+        while (changed := self._reserved(ahead := look_ahead())) is not None:
+            await asyncio.shield(asyncio.wrap_future(changed))
+        return ahead
 
-        `is_bound` says that the call cannot cost more. Otherwise `usd` is what it is expected to, which is
-        high before the first answer: a lone first call then goes however much that is.
-        """
-        while (ended := self._reserved(usd, is_bound)) is not None:
-            await asyncio.shield(asyncio.wrap_future(ended))
+    def reserve_now(self, ahead: Ahead) -> bool:
+        return self._reserved(ahead) is None
 
-    def reserve_now(self, usd: float, *, is_bound: bool) -> bool:
-        """`reserve` without waiting; false where it would wait."""
-        return self._reserved(usd, is_bound) is None
-
-    def release(self, usd: float) -> None:
-        """The call is over, and what it cost is counted."""
+    def release(self, ahead: Ahead, *, is_unknown: bool = False) -> None:
         with self._lock:
             self._calls -= 1
-            self._under_way_usd -= usd
-            ended, self._ended = self._ended, None
-        if ended is not None:
-            ended.set_result(None)
+            self._alone -= ahead.goes_alone
+            self._under_way_usd -= ahead.usd
+            if is_unknown:
+                self._unstated_usd += ahead.usd
+        self._tell()
 
-    def keep(self, usd: float) -> None:
-        """An answer does not say what it took, or none came: what was set aside for it counts as spent."""
+    def stand_still(self, ahead: Ahead) -> None:
         with self._lock:
-            self._unstated_usd += usd
+            self._standing_still += 1
+        self._tell()
+
+    def go_on(self, ahead: Ahead) -> None:
+        with self._lock:
+            self._standing_still -= 1
 
     def used_usd(self) -> float:
-        """What is spent, and what calls may have cost that did not say."""
         return self._spent_usd() + self._unstated_usd
 
-    def _reserved(self, usd: float, is_bound: bool) -> Future[None] | None:
+    def _tell(self) -> None:
+        with self._lock:
+            changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(None)
+
+    def _reserved(self, ahead: Ahead) -> Future[None] | None:
         """`None` where there was room; else what to wait for."""
         with self._lock:
             if self.limit_usd is not None:
                 spent_usd = self._spent_usd() + self._unstated_usd
                 left_usd = self.limit_usd - spent_usd
-                if left_usd <= 0 or usd > left_usd - self._under_way_usd:
-                    if self._calls:
-                        self._ended = self._ended or Future()
-                        return self._ended
-                    if left_usd <= 0 or is_bound or spent_usd > 0:
-                        before_usd = self._before_usd
-                        raise BudgetSpent(
-                            _refusal(self.limit_usd + before_usd, spent_usd + before_usd, usd, is_bound)
-                        )
+                if not self._has_room(ahead, left_usd):
+                    if self._calls > self._standing_still:
+                        self._changed = self._changed or Future()
+                        return self._changed
+                    is_first = not ahead.is_bound and not self._calls and spent_usd <= 0
+                    if left_usd <= 0 or not is_first:
+                        raise BudgetSpent(self._refusal(self.limit_usd, spent_usd, ahead))
             self._calls += 1
-            self._under_way_usd += usd
+            self._alone += ahead.goes_alone
+            self._under_way_usd += ahead.usd
             return None
 
+    def _has_room(self, ahead: Ahead, left_usd: float) -> bool:
+        if left_usd <= 0 or self._alone:
+            return False
+        if ahead.goes_alone:
+            return not self._calls
+        return ahead.usd <= left_usd - self._under_way_usd + _ROUNDING_USD
 
-def _refusal(limit_usd: float, spent_usd: float, usd: float, is_bound: bool) -> str:
-    another = f"another call may cost {usd:.4f} USD; raise it, or lower max_tokens"
-    if not is_bound:
-        another = f"another call is expected to cost {usd:.4f} USD"
-    return f"the budget of {limit_usd:g} USD is used up ({spent_usd:.4f} USD spent): {another}"
+    def _refusal(self, limit_usd: float, spent_usd: float, ahead: Ahead) -> str:
+        before_usd = self._before_usd
+        another = f"another call may cost {ahead.usd:.4f} USD; raise it, or lower max_tokens"
+        if not ahead.is_bound:
+            another = f"another call is expected to cost {ahead.usd:.4f} USD"
+        unread = ""
+        if self._standing_still:
+            unread = (
+                f", {self._under_way_usd:.4f} USD set aside for streams that are open and not read:"
+                " read them to their end, or close them"
+            )
+        whole = f"the budget of {(limit_usd + before_usd) * self._shares:g} USD"
+        if self._shares > 1:
+            whole = f"one of {self._shares} shares of {whole}"
+        return f"{whole} is used up ({spent_usd + before_usd:.4f} USD spent{unread}): {another}"
+
+
+class SharedBudget(Budget):
+    """One for several runs beside each other: what each of them spends is taken from the same amount."""
+
+    def __init__(self, limit_usd: float) -> None:
+        self._payers: list[Callable[[], float]] = []
+        super().__init__(lambda: sum(spent_usd() for spent_usd in self._payers), limit_usd)
+
+    def joined_by(self, spent_usd: Callable[[], float]) -> SharedBudget:
+        with self._lock:
+            self._payers.append(spent_usd)
+        return self

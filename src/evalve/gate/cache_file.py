@@ -8,12 +8,15 @@ open must therefore not be replaced under them, or they would delete the new one
 connections holds a shared `flock` on `responses.db.lock`, and only who gets it alone may move the file.
 Until then a process that has seen the damage goes without a cache.
 
+A file that somebody removes is begun anew. What was open of it is never closed, for the same reason.
+
 SQLite remembers per process which locks it holds on a file, and a forked child would inherit that
 memory, not the locks. So nothing is open at the moment of a fork: parent and child both open anew.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import logging
 import os
@@ -28,12 +31,18 @@ from typing import Any
 from urllib.parse import quote
 
 from evalve.clock import LOOP_CLOCK, Clock
+from evalve.filesystems import journal_for, taking_turns, use_journal
 from evalve.gate.cache_schema import make_tables, version_of
 from evalve.gate.private_files import make_private
 
 _LOG = logging.getLogger(__name__)
 _NAME = "responses.db"
-_BUSY_TIMEOUT_S = 30.0
+_WRITE_WITHIN_S = 5.0
+_READ_WITHIN_S = 0.25  # on the caller's loop; readers wait for nobody, except on a network
+_WRITE_WITHIN_S_WHEN_LOCKED = 0.05
+PATIENCE_S = 60.0
+LOCKED_FOR_S = 30.0
+"""After it could not be written for another program's lock, so long nobody waits for that lock again."""
 _CACHE_KIB = 4096
 _CHECKPOINT_PAGES = 4000
 _WAL_BYTES = 64 * 2**20
@@ -42,6 +51,12 @@ _REST_S = 2.0
 
 class _Connection(sqlite3.Connection):
     generation = 0
+    waits_s = _WRITE_WITHIN_S
+
+    def wait_at_most(self, seconds: float) -> None:
+        if self.waits_s != seconds:
+            self.waits_s = seconds
+            self.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
 
 
 class CacheFile:
@@ -56,6 +71,13 @@ class CacheFile:
         self._generation = 0
         self._in_use: int | None = None
         self._damaged_inode: int | None = None
+        self._inode = 0
+        """Of the file that is open."""
+        self._removed: set[int] = set()
+        """Generations of connections whose file somebody has removed."""
+        self._locked_until_s = 0.0
+        """By another program, as far as is known."""
+        self._is_patient = False
         self._warned: set[str] = set()
         self._closed = False
         self._resting = False
@@ -69,6 +91,7 @@ class CacheFile:
             yield None
             return
         try:
+            connection.wait_at_most(self._within_s() if create else _READ_WITHIN_S)
             yield connection
         except sqlite3.DatabaseError as error:
             self._judge(error, connection.generation)
@@ -82,6 +105,7 @@ class CacheFile:
         if connection is None:
             return None
         try:
+            connection.wait_at_most(_READ_WITHIN_S)
             return connection.execute(statement, values).fetchone()
         except sqlite3.DatabaseError as error:
             self._judge(error, connection.generation)
@@ -92,6 +116,7 @@ class CacheFile:
     @contextmanager
     def writing(self, *, create: bool = True) -> Iterator[sqlite3.Connection | None]:
         """A transaction, committed at the end of the block; the file is made where there is none."""
+        self._notice_removal()
         with self.reading(create=create) as connection:
             if connection is None:
                 yield None
@@ -110,6 +135,14 @@ class CacheFile:
         if about not in self._warned:
             self._warned.add(about)
             _LOG.warning("%s: %s", self.path, message)
+
+    def be_patient(self, answers: int) -> None:
+        """From now on wait longer for another program's lock: these are the last answers to be written."""
+        if self._is_locked():
+            self._is_patient = True
+            self.warn(
+                "patience", f"{answers} answers wait, at most {PATIENCE_S:.0f} s, for it to be unlocked"
+            )
 
     def close(self) -> None:
         with self._lock:
@@ -131,12 +164,48 @@ class CacheFile:
             self.warn("opening", f"the response cache cannot be used: {error}")
             return None
 
+    def _within_s(self) -> float:
+        if self._is_patient:
+            return PATIENCE_S
+        return _WRITE_WITHIN_S_WHEN_LOCKED if self._is_locked() else _WRITE_WITHIN_S
+
+    def _is_locked(self) -> bool:
+        return self._locked_until_s > self._now_s()
+
+    def _now_s(self) -> float:
+        return self._clock.utc_now().timestamp()
+
+    def _notice_removal(self) -> None:
+        """Somebody may remove the file, or put another in its place, while it is open."""
+        if not self._inode:
+            return
+        try:
+            is_there = self.path.stat().st_ino == self._inode
+        except OSError:
+            is_there = False
+        if is_there:
+            return
+        with self._lock:
+            self.warn("removal", "the response cache was removed; it is begun anew")
+            self._removed.add(self._generation)
+            self._generation += 1
+            self._inode = 0
+            self._open -= len(self._idle)
+            while self._idle:
+                _never_close(self._idle.pop())
+            if self._in_use is not None:
+                os.close(self._in_use)
+                self._in_use = None
+
     def _give_back(self, connection: _Connection) -> None:
         with self._lock:
             if connection.generation == self._generation and not self._closed and not self._resting:
                 self._idle.append(connection)
             else:
-                connection.close()
+                if connection.generation in self._removed:
+                    _never_close(connection)
+                else:
+                    connection.close()
                 self._open -= 1
                 if self._closed:
                     self._let_go()
@@ -153,6 +222,7 @@ class CacheFile:
                 connection = self._connected()
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
+                    self._let_go()  # what it was opened in may have been removed: the next begins anew
                     raise
                 self._end_generation(error)
             else:
@@ -172,8 +242,13 @@ class CacheFile:
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+            journal = journal_for(self.path.parent)
             if version_of(connection) == 0:
                 make_tables(connection, self.path.parent)
+            elif journal != "wal":  # it may have been made on a disk, and copied
+                with taking_turns(self.path.parent):
+                    use_journal(connection, journal)
+            self._inode = self.path.stat().st_ino
         except BaseException:
             connection.close()
             raise
@@ -183,7 +258,7 @@ class CacheFile:
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?{how}",
             uri=True,
-            timeout=_BUSY_TIMEOUT_S,
+            timeout=_WRITE_WITHIN_S,
             isolation_level=None,
             check_same_thread=False,
             factory=_Connection,
@@ -201,6 +276,8 @@ class CacheFile:
     # -- damage
 
     def _judge(self, error: sqlite3.DatabaseError, generation: int) -> None:
+        if _is_locked(error):
+            self._locked_until_s = self._now_s() + LOCKED_FOR_S
         if not _is_damage(error):
             self.warn("using", f"the response cache cannot be used: {error}")
             return
@@ -213,6 +290,7 @@ class CacheFile:
         with suppress(FileNotFoundError):
             self._damaged_inode = self.path.stat().st_ino
         self._generation += 1
+        self._inode = 0
         self._let_go()
 
     def _let_go(self) -> None:
@@ -308,6 +386,15 @@ def _files_at_rest_when_forking() -> weakref.WeakSet[CacheFile]:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def _is_locked(error: sqlite3.DatabaseError) -> bool:
+    return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _never_close(connection: _Connection) -> None:
+    """Not even when the interpreter ends, which drops what nothing refers to."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _is_blank(path: Path) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 from pathlib import Path
+
+from evalve.filesystems import journal_for, taking_turns, use_journal
 
 _APPLICATION_ID = 0x65766331  # tells a cache from another program's database
 _VERSION = 1
@@ -66,11 +66,9 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def make_tables(connection: sqlite3.Connection, directory: Path) -> None:
     """Of several processes that try at once, one does."""
-    # SQLite does not wait when two connections switch to WAL at once, so take turns outside it
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        connection.execute("PRAGMA journal_mode = WAL")
+    with taking_turns(directory):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that room can be given back in steps
+        use_journal(connection, journal_for(directory))
         connection.execute("BEGIN IMMEDIATE")
         if version_of(connection) == 0:
             for statement in _TABLES:
@@ -78,5 +76,3 @@ def make_tables(connection: sqlite3.Connection, directory: Path) -> None:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute("COMMIT")
-    finally:
-        os.close(descriptor)

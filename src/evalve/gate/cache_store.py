@@ -16,6 +16,7 @@ from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate import cache_upkeep
 from evalve.gate.cache_entries import COLUMNS, CorruptEntry, Entry, Row, entry_of, row_of
 from evalve.gate.cache_file import CacheFile
+from evalve.gate.cache_unwritten import Unwritten
 from evalve.gate.cache_upkeep import CacheStats, Cleared, Verified
 from evalve.gate.cache_writer import InlineWriter, ThreadWriter, Writer
 
@@ -51,6 +52,8 @@ class CacheStore:
         self._unchecked_bytes = cap_bytes or 0  # so the first put of every process looks at the size
         self._using = threading.Lock()
         self._used: dict[bytes, None] = {}
+        self._unwritten = Unwritten()
+        self._is_closed = False
         self._hits = 0
 
     @property
@@ -63,6 +66,8 @@ class CacheStore:
         With `only_look` nothing is written: neither that it was used nor that it was damaged.
         """
         raw_key = bytes.fromhex(key)
+        if (unwritten := self._unwritten.get(key)) is not None:
+            return unwritten
         try:
             row = self.file.row(_SELECT, (raw_key,))
         except sqlite3.Error:  # the file has judged it and warned
@@ -79,8 +84,21 @@ class CacheStore:
         return entry
 
     async def put(self, key: str, entry: Entry) -> bool:
-        """Return once it is committed; False where the cache cannot be written."""
-        return bool(await self.writer.do(_Put(key, entry, self._now_s(), self._written)))
+        """Return once it is committed; False where the cache cannot be written.
+
+        Then it is kept in memory, as far as there is room, and written with the next that can be.
+        """
+        if not await self.writer.do(self._put(key, entry)):
+            if not self._is_closed:
+                self._unwritten.add(key, entry)
+            return False
+        for late_key, late in self._unwritten.take():
+            if not await self.writer.do(self._put(late_key, late)):
+                self._unwritten.add(late_key, late)
+        return True
+
+    def _put(self, key: str, entry: Entry) -> _Put:
+        return _Put(key, entry, self._now_s(), self._written)
 
     def flush(self) -> None:
         """Return when everything put before, and every use, is committed."""
@@ -88,9 +106,19 @@ class CacheStore:
         self.writer.flush()
 
     def close(self) -> None:
+        self._is_closed = True
         self.writer.close()
         # on this thread: from Python 3.12 on an interpreter that ends starts no other
-        self._write_uses(InlineWriter(self.file))
+        last = InlineWriter(self.file)
+        self._write_uses(last)
+        late = self._unwritten.take()
+        if late:
+            self.file.be_patient(len(late))
+        for key, entry in late:
+            if not last.carry_out(self._put(key, entry)):
+                self._unwritten.add(key, entry)
+        if lost := self._unwritten.lost():
+            _LOG.warning("%s: %d answers could not be kept; they will be asked for again", self.path, lost)
         self.file.close()
 
     # -- upkeep

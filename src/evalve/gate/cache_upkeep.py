@@ -14,6 +14,9 @@ from evalve.gate.cache_entries import COLUMNS, CorruptEntry, Row, entry_of
 from evalve.gate.cache_file import CacheFile
 
 _AT_ONCE = 500
+_PAGES_AT_ONCE = 1000
+_INCREMENTAL = 2
+_REWRITTEN_UP_TO_BYTES = 64 * 2**20
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -145,11 +148,18 @@ def _delete(file: CacheFile, where: str, values: Sequence[object]) -> tuple[int,
 
 
 def _give_room_back(file: CacheFile) -> None:
+    """In small steps, too. A file of an earlier version can only be written anew: it is if it is small."""
     try:
         with file.reading() as connection:
-            if connection is not None:
+            if connection is None:
+                return
+            (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+            if mode == _INCREMENTAL:
+                while connection.execute("PRAGMA freelist_count").fetchone()[0]:
+                    connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+            elif used_bytes(connection) <= _REWRITTEN_UP_TO_BYTES:
                 connection.execute("VACUUM")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.OperationalError:
         pass  # in use: the room is free inside the file, and used before it grows
 

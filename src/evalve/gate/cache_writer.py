@@ -61,13 +61,13 @@ class InlineWriter:
         self._depth = 0
 
     async def do(self, order: Order[T_co]) -> T_co | None:
-        return self._carry_out(order)  # type: ignore[no-any-return]  # what `apply` gave
+        return self.carry_out(order)  # type: ignore[no-any-return]  # what `apply` gave
 
     def post(self, order: Order[object]) -> None:
         with self._busy:
             self._posted.append(order)
             if self._depth == 0:  # else an order has given an order: it comes after it
-                self._carry_out(self._posted.popleft())
+                self.carry_out(self._posted.popleft())
 
     def flush(self) -> None:
         """Nothing is ever waiting."""
@@ -75,7 +75,8 @@ class InlineWriter:
     def close(self) -> None:
         """Nothing is ever waiting."""
 
-    def _carry_out(self, order: Order[object]) -> Any:
+    def carry_out(self, order: Order[object]) -> Any:
+        """What the order gave; `None` where the cache cannot be written."""
         with self._busy:
             self._depth += 1
             try:

@@ -72,7 +72,7 @@ def text_of(key: str, entry: Entry) -> str:
         "headers": {
             name: value for name, value in sorted(entry.headers.items()) if name.lower() in _PUBLIC_HEADERS
         },
-        "usage": asdict(entry.usage) if entry.usage is not None else None,
+        "usage": _counts(entry.usage),
         **_readable(entry.body),
     }
     text = json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
@@ -100,6 +100,15 @@ def entry_of_text(text: str, *, key: str) -> Entry:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a field is missing or wrong: {error!r}") from error
+
+
+def _counts(usage: Usage | None) -> dict[str, int] | None:
+    if usage is None:
+        return None
+    plain: dict[str, int] = asdict(usage)
+    if not usage.long_cache_write_tokens:
+        del plain["long_cache_write_tokens"]  # which most providers do not have
+    return plain
 
 
 def _readable(body: bytes) -> dict[str, Any]:

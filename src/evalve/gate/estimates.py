@@ -18,7 +18,8 @@ PRIOR_OUTPUT_TOKENS = 1024.0
 CAUTION = 1.05
 CAUTIOUS_CALLS = 20
 MOST_INPUT = 1.3
-"""Of what is expected: estimates are off a little, and writing a provider's cache costs a quarter more."""
+"""Of what is expected, at the least, for a bound: estimates are off a little."""
+_MARGIN_KEPT = 0.98
 
 _KEPT = 0.99
 """An observation's weight falls by this with each that follows: about the last hundred count."""
@@ -68,11 +69,14 @@ class Estimates:
         return Expected(input_tokens * habit.charged_share, output_tokens)
 
     def at_most(self, call: Call) -> Expected | None:
-        """What a call may be charged for; `None` where nothing bounds its answer."""
+        """What the text of a call may be charged for; `None` where nothing bounds its answer."""
         if call.max_output_tokens is None:
             return None
-        slope, constant = (self._inputs.get(call.model) or self._new_line(call.model)).fit
-        return Expected((slope * call.input_bytes + constant) * MOST_INPUT, float(call.max_output_tokens))
+        line = self._inputs.get(call.model) or self._new_line(call.model)
+        slope, constant = line.fit
+        # no text has more tokens than bytes; that holds until answers have shown how many it has
+        most = slope * call.input_bytes * line.margin if line.calls else float(call.input_bytes)
+        return Expected(most + constant * line.margin, float(call.max_output_tokens))
 
     def observe(
         self, call: Call, usage: Usage, key: str = "", charged_input_tokens: float | None = None
@@ -137,15 +141,20 @@ class _InputLine:
     most evaluations, a forgetting covariance grows without bound.
     """
 
-    __slots__ = ("_prior_slope", "_w", "_x", "_xx", "_xy", "_y", "calls", "fit")
+    __slots__ = ("_prior_slope", "_w", "_x", "_xx", "_xy", "_y", "calls", "fit", "margin")
 
     def __init__(self, slope: float) -> None:
         self._prior_slope = slope
         self._w = self._x = self._y = self._xx = self._xy = 0.0
         self.calls = 0
         self.fit = (slope, CONSTANT_TOKENS)
+        self.margin = MOST_INPUT
+        """How much more than the line says a call may take, as calls showed."""
 
     def observe(self, size_bytes: float, tokens: float) -> None:
+        slope, constant = self.fit
+        off = tokens / max(1.0, slope * size_bytes + constant) * MOST_INPUT
+        self.margin = max(MOST_INPUT, self.margin * _MARGIN_KEPT, off if self.calls else 0.0)
         self.calls += 1
         self._w = self._w * _KEPT + 1
         self._x = self._x * _KEPT + size_bytes

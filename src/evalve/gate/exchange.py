@@ -7,6 +7,7 @@ process's, and any thread and loop may use it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import time
@@ -21,7 +22,7 @@ from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
-from evalve.gate.budget import BudgetSpent
+from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
 from evalve.gate.cache import CacheTurn, ResponseCache, replayed
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
@@ -57,6 +58,10 @@ LONGEST_RETRY_AFTER_S = 300.0
 FAILS_AGAIN_S = 60.0
 """For so long a final failure answers equal requests of the same try: clients that do not obey
 `x-should-retry` sent 18 requests where 6 are meant. One who asks later may hope for something new."""
+
+UNREAD_S = 5.0
+"""A stream of which nobody has taken the next piece for so long is not waited for: who waits may be the one
+who should read it. Another makes the equal call, and a budget counts on no end of it."""
 
 WAITS_FOR_BUDGET = "the budget"
 _UNKNOWN_KEY = 401
@@ -163,6 +168,7 @@ class Exchange:
 
     __slots__ = (
         "_account",
+        "_ahead",
         "_began_s",
         "_call",
         "_chunks",
@@ -174,12 +180,12 @@ class Exchange:
         "_opening",
         "_permit",
         "_request",
-        "_reserved_usd",
         "_sample",
         "_sender",
         "_started_s",
         "_tries",
         "_turn",
+        "_unread",
     )
 
     def __init__(
@@ -207,12 +213,14 @@ class Exchange:
         self._tries: RetryState | None = None
         self._permit: Permit | None = None
         """Of the try under way, until it is settled."""
-        self._reserved_usd = 0.0
-        """Of the budget, for the same."""
+        self._ahead = NOTHING
+        """What is set aside of the budget, for the same."""
         self._open: AsyncExitStack | None = None
         self._opening: Opening | None = None
         """Of a stream that goes on."""
         self._chunks: AsyncGenerator[bytes, None] | None = None
+        self._unread: asyncio.TimerHandle | bool = False
+        """Runs while the stream's reader has the next piece to ask for; true when it has taken too long."""
         self._started_s = self._began_s = 0.0
         """For the trace: as a date, and by the clock."""
 
@@ -239,6 +247,7 @@ class Exchange:
 
     async def _left(self) -> None:
         """Give back whatever is still held: the stream, its booking, the circuit's leave, the flight."""
+        self._is_read()
         try:
             if self._chunks is not None:
                 # not left to the garbage collector; one that was never begun runs no `finally`
@@ -324,8 +333,7 @@ class Exchange:
             raise
         except BaseException:
             # cancelled while the provider may be working: what was booked stays spent
-            self._account.budget.keep(self._reserved_usd)
-            await self._settle(None)
+            await self._settle(None, is_unknown=True)
             raise
         return await self._answered(came) if isinstance(came, Reply) else Outcome(opening=came)
 
@@ -356,6 +364,7 @@ class Exchange:
         opening = outcome.opening
         if opening is not None:
             self._chunks = self._passed_on(opening)
+            self._expect_reader()
             return StreamedReply(opening.live.status, opening.live.headers, self._chunks)
         reply = outcome.final()
         chunks = replayed(reply.body) if reply.cached else _one_chunk(reply.body)
@@ -368,14 +377,19 @@ class Exchange:
         """
         received = opening.chunks
         passed_on = len(received)
+        self._is_read()
         try:
             for chunk in tuple(received):
+                self._expect_reader()
                 yield chunk
+                self._is_read()
             async for chunk in opening.rest:
                 opening.add(chunk)
                 if not opening.has_end:
                     passed_on += 1
+                    self._expect_reader()
                     yield chunk
+                    self._is_read()
         except BaseException as error:
             await self._broken_off(error)
             if isinstance(error, SendError):
@@ -394,10 +408,27 @@ class Exchange:
         opening = self._opening
         if self._permit is None or opening is None:
             return
-        self._account.budget.keep(self._reserved_usd)
-        await self._settle(None, headers=opening.live)
+        await self._settle(None, headers=opening.live, is_unknown=True)
         why = str(error) if isinstance(error, SendError) else "it was not read to its end"
         self._trace(opening.so_far(), problem=why)
+
+    def _expect_reader(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._unread = loop.call_later(UNREAD_S, self._is_left_unread)
+
+    def _is_left_unread(self) -> None:
+        self._unread = True
+        if self._permit is not None:
+            self._account.budget.stand_still(self._ahead)
+        if self._turn is not None:
+            self._turn.end()
+
+    def _is_read(self) -> None:
+        unread, self._unread = self._unread, False
+        if isinstance(unread, asyncio.TimerHandle):
+            unread.cancel()
+        elif unread and self._permit is not None:
+            self._account.budget.go_on(self._ahead)
 
     # -- the layers' own steps
 
@@ -441,17 +472,20 @@ class Exchange:
     async def _reserve(self) -> None:
         """Stop the run before a call that would exceed the person's budget."""
         budget = self._account.budget
-        usd, is_bound = 0.0, False
-        if budget.limit_usd is not None:
-            usd, is_bound = self._gate.spending.ahead_usd(self._call, self._group)
+        self._ahead = self._look_ahead()
         try:
-            if not budget.reserve_now(usd, is_bound=is_bound):
-                await self._held(budget.reserve(usd, is_bound=is_bound), WAITS_FOR_BUDGET)
+            if not budget.reserve_now(self._ahead):
+                self._ahead = await self._held(budget.reserve(self._look_ahead), WAITS_FOR_BUDGET)
         except BudgetSpent as error:
             if self._sample is not None:
                 self._sample.stop_run(str(error))
             raise Withheld(str(error)) from None
-        self._reserved_usd = usd
+
+    def _look_ahead(self) -> Ahead:
+        """What may be spent on the call, where somebody asks."""
+        if self._account.budget.limit_usd is None:
+            return NOTHING
+        return self._gate.spending.ahead(self._call, self._group, self._request.body)
 
     async def _admit(self) -> None:
         limiter = self._gate.limiter
@@ -463,7 +497,7 @@ class Exchange:
                 permit = await self._held(admitted, WAITS_FOR_LIMITS)
                 self._account.note_admitted(permit.scope, permit.started_at_s, permit.cost)
         except BaseException:
-            self._account.budget.release(self._reserved_usd)
+            self._account.budget.release(self._ahead)
             raise
         self._permit = permit
         self._gate.meter.sent(self._account, self._sample, permit.waited_s)
@@ -490,22 +524,24 @@ class Exchange:
             actual = dialect.charged(call, usage)
             self._gate.estimates.observe(call, usage, self._group, actual.get("input_tokens"))
             cost_usd = meter.used(self._account, self._sample, call, usage)
+            self._gate.spending.note(call, self._group, self._ahead, usage)
         elif problem is None:
             meter.used_unknown(self._account, self._sample)
-            self._account.budget.keep(self._reserved_usd)
         outcome = Outcome(reply, problem=problem, usage=usage, cost_usd=cost_usd)
         if problem is None:
             self._account.note_key_taken(self._call.scope)
             try:
                 await self._keep(outcome)
             finally:
-                await self._settle(actual, headers=reply)
+                await self._settle(actual, headers=reply, is_unknown=usage is None)
             return outcome
         meter.problem(self._account, self._sample, problem)
         refusal = None
         if problem.kind == "rate_limit":
             refusal = Refusal(problem.dimension, problem.retry_after_s or UNSTATED_RETRY_AFTER_S)
-        await self._settle(actual, headers=reply, refusal=refusal)
+        # what broke off on its way was made, and is paid for
+        is_unknown = reply.status < 300 and usage is None and problem.kind == "server"
+        await self._settle(actual, headers=reply, refusal=refusal, is_unknown=is_unknown)
         if problem.kind == "spent" and self._sample is not None:
             self._sample.stop_run(problem.message)
         if problem.status == _UNKNOWN_KEY and self._account.note_key_refused(self._call.scope):
@@ -527,9 +563,7 @@ class Exchange:
 
     async def _unanswered(self, error: SendError) -> Outcome:
         """No answer came: what the provider may have worked on stays spent."""
-        if error.reached:
-            self._account.budget.keep(self._reserved_usd)
-        await self._settle(None if error.reached else self._only_the_request())
+        await self._settle(None if error.reached else self._only_the_request(), is_unknown=error.reached)
         return Outcome(error=error, problem=error.as_problem())
 
     async def _not_sent(self) -> None:
@@ -547,11 +581,15 @@ class Exchange:
         *,
         headers: Reply | StreamedReply | None = None,
         refusal: Refusal | None = None,
+        is_unknown: bool = False,
     ) -> None:
-        """Give back what the try was lent; `actual` is `None` where what was booked stays spent."""
+        """Give back what the try was lent; `actual` is `None` where what was booked stays spent.
+
+        `is_unknown`: it may have cost something, and nobody says what.
+        """
         permit, self._permit = self._permit, None
         assert permit is not None
-        self._account.budget.release(self._reserved_usd)
+        self._account.budget.release(self._ahead, is_unknown=is_unknown)
         stated = None if headers is None else self._dialect.stated(headers.headers)
         await self._gate.limiter.settle(
             permit, permit.cost if actual is None else actual, stated=stated, refusal=refusal
@@ -599,6 +637,7 @@ class Exchange:
             wall_s=self._gate.clock.now_s() - self._began_s,
             usage=None if usage is None else _plain(usage),
             cost_usd=cost_usd,
+            role=self._sample.role,
         )
 
 

@@ -24,7 +24,7 @@ _TAKE = """
     INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET token = excluded.token, pid = excluded.pid,
         pid_started = excluded.pid_started, host = excluded.host, expires_at = excluded.expires_at
-    WHERE leases.token IN (excluded.token, ?) OR leases.expires_at <= ?
+    WHERE leases.token IN (excluded.token, ?) OR leases.expires_at NOT BETWEEN ? AND ?
 """
 
 
@@ -133,7 +133,10 @@ class _Take:
         me, now_s = self.me, self.now_s
         # in here it costs a fifth of looking again from the caller's thread, which nearly never finds one
         cached = connection.execute("SELECT 1 FROM entries WHERE key = ?", (self.key,)).fetchone() is not None
-        values = (self.key, me.token, me.pid, me.pid_started, me.host, now_s + _LASTS_S, self.ignored, now_s)
+        until_s = now_s + _LASTS_S
+        # one that lasts longer than any does was taken before the clock was set back
+        lasting = (now_s, until_s + _LASTS_S)
+        values = (self.key, me.token, me.pid, me.pid_started, me.host, until_s, self.ignored, *lasting)
         if connection.execute(_TAKE, values).rowcount == 1:
             return Taken(None, cached)
         row = connection.execute(

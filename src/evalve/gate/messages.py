@@ -89,7 +89,7 @@ class SendError(Exception):
         self.is_unreadable = is_unreadable
 
     def as_problem(self) -> Problem:
-        return Problem("no_answer" if self.is_unreadable else "connection", str(self))
+        return Problem("unreadable" if self.is_unreadable else "connection", str(self))
 
 
 class Withheld(SendError):
@@ -136,6 +136,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    long_cache_write_tokens: int = 0
+    """Of those written to a cache, those that it keeps for an hour, which costs more."""
 
     @property
     def total_input_tokens(self) -> int:
@@ -154,8 +156,11 @@ class Stated:
     """Until the bucket is full again, by the provider's own clock."""
 
 
-ProblemKind = Literal["rate_limit", "overload", "server", "connection", "no_answer", "permanent", "spent"]
-"""`no_answer` is a whole 200 without the form of an answer: it says nothing against its host."""
+ProblemKind = Literal[
+    "rate_limit", "overload", "server", "connection", "no_answer", "unreadable", "permanent", "spent"
+]
+"""`no_answer` is a whole 200 without the form of an answer: it says nothing against its host. `unreadable` is
+what no repeat would make readable: not HTTP, packed in a way that nobody asked for, nested too deeply."""
 
 
 @dataclass(frozen=True, slots=True)

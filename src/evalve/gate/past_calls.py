@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from evalve.contracts import all_roles
 from evalve.records import Record
 
 
@@ -29,7 +30,7 @@ def past_calls(records: Iterable[Record]) -> PastCalls | None:
 
     A call that evalve's own cache answered is a call of the sample, but says nothing about tokens and time.
     """
-    made = [(record, record.calls) for record in records if record.calls]
+    made = [(record, all_roles(record.calls)) for record in records if record.calls]
     if not made:
         return None
     answered = sum(_answered(calls) for _, calls in made)

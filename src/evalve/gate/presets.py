@@ -6,6 +6,7 @@ limits:
     tier: build                # 1 to 4, start, build, scale; of OpenAI 1 to 5
     rpm: 2000                  # requests a minute; also itpm, otpm, tpm; 450k and 2M are understood
     concurrency: 40
+    account: team-a            # whose limits these are, whatever key is used: for keys that are renewed
     burst_s: 1                 # how many seconds' worth may come at once; answers show it otherwise
     models:
       claude-opus-4-8: {itpm: 1M}
@@ -49,7 +50,7 @@ class Setting:
 
 
 Settings = Mapping[str, Setting]
-"""By key: `tier`, `rpm`, `itpm`, `otpm`, `tpm`, `concurrency`, `burst_s`."""
+"""By key: `tier`, `rpm`, `itpm`, `otpm`, `tpm`, `concurrency`, `burst_s`, `account`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,14 @@ def limits_for(
     concurrency = said.get("concurrency")
     sources = [*(limit.source for limit in limits.values()), *([concurrency.source] if concurrency else [])]
     return Limits(limits, concurrency.value if concurrency else None, ", ".join(dict.fromkeys(sources)))
+
+
+def account_for(
+    provider: str, configured: Mapping[str, ProviderSettings], environ: Mapping[str, str]
+) -> str | None:
+    """Whose limits a provider's are, where a person named that."""
+    said = {**configured.get(provider, ProviderSettings()).own, **from_environment(provider, environ)}
+    return said["account"].value if "account" in said else None
 
 
 def read_limits(section: Any, *, said_by: str = _FILE) -> dict[str, ProviderSettings]:
@@ -145,8 +154,8 @@ def _host_and_key(variable: str) -> tuple[str, str]:
 def _settings(
     body: Mapping[str, Any], where: str, provider: str | None = None, also: tuple[str, ...] = ()
 ) -> Settings:
-    """`provider` is `None` for a model, which has no tier of its own."""
-    known = [key for key in _PARSERS if provider is not None or key != "tier"]
+    """`provider` is `None` for a model, which has no tier and no account of its own."""
+    known = [key for key in _PARSERS if provider is not None or key not in ("tier", "account")]
     said: dict[str, Setting] = {}
     for key, value in body.items():
         if key not in known:
@@ -215,6 +224,12 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("needs a name")
+    return text
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "tier": str.lower,
     "rpm": _rate,
@@ -223,6 +238,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "tpm": _rate,
     "concurrency": _concurrency,
     "burst_s": _seconds,
+    "account": _name,
 }
 
 

@@ -2,7 +2,7 @@
 
 ```yaml
 prices:                                # USD per million tokens
-  my-model: {input: 1.5, output: 6}
+  my-model: {input: 1.5, output: 6}    # also cache_read, cache_write, cache_write_1h
   "SmolLM2*": {input: 0, output: 0}    # every model whose name begins so
 ```
 
@@ -25,7 +25,9 @@ from evalve.gate.messages import Usage
 from evalve.options import suggestion
 
 VARIABLE = "EVALVE_PRICES"
-_KEYS = ("input", "output", "cache_read", "cache_write", "up_to_input_tokens")
+_KEYS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "up_to_input_tokens")
+_AN_HOUR_OF_FIVE_MINUTES = 1.6
+"""Anthropic writes its cache for an hour at twice the price of input, for five minutes at 1.25 times."""
 _MILLION = 1_000_000
 
 
@@ -37,15 +39,19 @@ class Price:
     output_usd: float
     cache_read_usd: float | None
     cache_write_usd: float | None
+    long_cache_write_usd: float | None = None
+    """For an hour."""
     up_to_input_tokens: float = math.inf
 
     def cost_usd(self, usage: Usage) -> float | None:
         if usage.total_input_tokens > self.up_to_input_tokens:
             return None
         cost = usage.input_tokens * self.input_usd + usage.output_tokens * self.output_usd
+        long = min(usage.long_cache_write_tokens, usage.cache_write_tokens)
         for tokens, rate in (
             (usage.cache_read_tokens, self.cache_read_usd),
-            (usage.cache_write_tokens, self.cache_write_usd),
+            (usage.cache_write_tokens - long, self.cache_write_usd),
+            (long, self.long_cache_write_usd),
         ):
             if tokens and rate is None:
                 return None
@@ -123,10 +129,15 @@ def _price(body: Any, where: str) -> Price:
     for key in ("input", "output"):
         if key not in body:
             raise OptionError(f"{where}: {key} is missing; a price needs input and output")
+    written = body.get("cache_write")
+    an_hour = body["input"] if written is None else written * _AN_HOUR_OF_FIVE_MINUTES
     return Price(
         input_usd=body["input"],
         output_usd=body["output"],
         cache_read_usd=body.get("cache_read", body["input"]),
         cache_write_usd=body.get("cache_write", body["input"]),
+        long_cache_write_usd=body.get(
+            "cache_write_1h", None if "cache_write" in body and written is None else an_hour
+        ),
         up_to_input_tokens=body.get("up_to_input_tokens", math.inf),
     )

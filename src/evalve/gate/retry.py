@@ -28,7 +28,7 @@ TRIES_WITHOUT_ANSWER = 2
 
 _OWN_NUMBERS = random_numbers.SystemRandom()
 """Not Python's shared ones: a program that seeds them, or forks, would have all its workers wait alike."""
-_NEVER_RETRIED: frozenset[ProblemKind] = frozenset({"permanent", "spent"})
+_NEVER_RETRIED: frozenset[ProblemKind] = frozenset({"permanent", "spent", "unreadable"})
 _FAULTS: frozenset[ProblemKind] = frozenset({"overload", "server", "connection"})
 _MOST_TRIES: dict[ProblemKind, int] = dict.fromkeys(_FAULTS, FAULT_TRIES) | {
     "no_answer": TRIES_WITHOUT_ANSWER

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import functools
 import importlib.util
+import re
 import socket
 import ssl
 import threading
@@ -34,6 +35,7 @@ _OWN_REQUEST_HEADERS = frozenset({"accept-encoding", "connection", "content-leng
 _FRAMING_OF_REQUEST = _OWN_REQUEST_HEADERS - {"accept-encoding"}
 
 _NOT_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+_MAY_NAME_INSTANT = re.compile(r"retry-after$|rate-?limit")
 _LONGEST_HEADER_BYTES = 64 * 1024
 
 
@@ -166,9 +168,14 @@ def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower not in FRAMING:
             own[lower] = f"{own[lower]}, {value}" if lower in own else value
-    if ":" in own.get("retry-after", "") and "date" not in own:
-        own["date"] = formatdate(usegmt=True)  # when it came: an instant says nothing without another
-    return own
+    return with_date(own)
+
+
+def with_date(headers: dict[str, str]) -> dict[str, str]:
+    """The headers with the date on which they came, where they name an instant at which a limit ends."""
+    if "date" not in headers and any(_MAY_NAME_INSTANT.search(name) for name in headers):
+        headers["date"] = formatdate(usegmt=True)
+    return headers
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,32 +4,70 @@ from __future__ import annotations
 
 import logging
 
+from evalve.gate.budget import Ahead
+from evalve.gate.dialects.unknowns import CacheTime, Unknown, unknown_input, written_cache
 from evalve.gate.estimates import Estimates
 from evalve.gate.messages import Call, Usage
 from evalve.gate.metering import Meter
 
 _LOG = logging.getLogger(__name__)
+MORE_THAN_SHOWN = 1.3
+"""Of the largest input that such a call has had so far."""
+_WHY: dict[Unknown, str] = {
+    "": "they have no max_tokens",
+    "attachments": "they have attachments",
+    "context": "they refer to what the provider keeps, or use its tools",
+}
 
 
 class Spending:
-    """A call in dollars: its most by `max_tokens`, else what answers so far came to."""
+    """A call in dollars: its most where its text and `max_tokens` bound it, else what answers came to."""
 
     def __init__(self, estimates: Estimates, meter: Meter) -> None:
         self._estimates = estimates
         self._meter = meter
-        self._unpriced: set[str] = set()
-        """Models of which it was told that their price is unknown."""
+        self._shown: dict[tuple[str, str, str], int] = {}
+        """The largest input so far, of calls whose price nobody can know beforehand."""
+        self._told: set[str] = set()
+        """Models of which it was told that a budget does not hold for them."""
 
-    def ahead_usd(self, call: Call, group: str) -> tuple[float, bool]:
-        """What it may cost, and whether it cannot cost more."""
+    def ahead(self, call: Call, group: str, body: bytes) -> Ahead:
+        """What to set aside for the call; `group` is the evaluation that makes it."""
+        unknown, cache = unknown_input(body), written_cache(body)
         most = self._estimates.at_most(call)
-        expected = most or self._estimates.expected(call, group)
-        usage = Usage(round(expected.input_tokens), round(expected.output_tokens))
-        return self._priced(call, usage), most is not None
+        if most is not None and not unknown:
+            return Ahead(self._priced(call, cache, most.input_tokens, most.output_tokens))
+        shown = self._shown.get((group, call.model, unknown))
+        expected = self._estimates.expected(call, group)
+        input_tokens = max(expected.input_tokens, (shown or 0) * MORE_THAN_SHOWN)
+        output_tokens = expected.output_tokens if most is None else most.output_tokens
+        usd = self._priced(call, cache, input_tokens, output_tokens)
+        if usd:
+            self._tell(
+                call,
+                f"the budget may be exceeded by calls to {call.model} that are under way: nobody can know"
+                f" what they cost, for {_WHY[unknown]}. The first goes alone, and for the others what"
+                " answers came to is set aside",
+            )
+        return Ahead(usd, is_bound=False, goes_alone=usd > 0 and shown is None, kind=unknown)
 
-    def _priced(self, call: Call, usage: Usage) -> float:
+    def note(self, call: Call, group: str, ahead: Ahead, usage: Usage) -> None:
+        """An answer shows what such calls take."""
+        if not ahead.is_bound:
+            name = (group, call.model, ahead.kind)
+            self._shown[name] = max(self._shown.get(name, 0), usage.total_input_tokens)
+
+    def _priced(self, call: Call, cache: CacheTime, input_tokens: float, output_tokens: float) -> float:
+        read, output = round(input_tokens), round(output_tokens)
+        usage = Usage(read, output)
+        if cache:
+            usage = Usage(0, output, 0, read, long_cache_write_tokens=read if cache == "1h" else 0)
         usd = self._meter.price_usd(call, usage)
-        if usd is None and call.model not in self._unpriced:
-            self._unpriced.add(call.model)
-            _LOG.warning("the budget does not hold for %s: its price is unknown", call.model)
+        if usd is None:
+            self._tell(call, f"the budget does not hold for {call.model}: its price is unknown")
         return usd or 0.0
+
+    def _tell(self, call: Call, text: str) -> None:
+        if call.model not in self._told:
+            self._told.add(call.model)
+            _LOG.warning("%s", text)

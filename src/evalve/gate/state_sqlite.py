@@ -6,7 +6,6 @@ waited eight times as long. Nothing in it must survive a power cut, so nothing i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from evalve.clock import LOOP_CLOCK, Clock
+from evalve.filesystems import taking_turns, use_journal
 from evalve.gate.booking import Booking, ScopeState
 from evalve.gate.holders import in_words, is_alive, name_of_this_process
 from evalve.gate.messages import Cost, Limits
@@ -361,7 +361,8 @@ class SqliteState:
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
-        _switch_to_wal(connection, path.parent)
+        with taking_turns(path.parent):
+            use_journal(connection, "wal")  # on a network, too: there every machine has a file of its own
         connection.execute("PRAGMA synchronous = OFF")
         _make_table(connection)
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -397,13 +398,3 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def _dead(state: ScopeState, holders: set[str], now_s: float) -> list[str]:
     return [each for each in holders if not is_alive(each, unheard_s=state.unheard_s(each, now_s))]
-
-
-def _switch_to_wal(connection: sqlite3.Connection, directory: Path) -> None:
-    """In turns: SQLite does not wait when two connections switch at once, and processes start together."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        connection.execute("PRAGMA journal_mode = WAL")
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from typing import Any
 from evalve.clock import utc_text
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import EvalveError, LenderError
+from evalve.jsontext import RAISED_BY_VALUES
 from evalve.records import Failure, Status, Try
 from evalve.runner.failing import failure_class_of, is_skip, skip_reason
 from evalve.runner.retries import Tried
@@ -120,7 +121,7 @@ class Attempted:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # a broken __str__ of a person's class must not lose the record
+    except RAISED_BY_VALUES as broken:  # a broken __str__ of a person's class must not lose the record
         return f"its message cannot be read: __str__ raised {type(broken).__name__}"
 
 
@@ -157,4 +158,4 @@ def _is_ours(filename: str) -> bool:
 
 _PACKAGE = __file__.rpartition("/runner/")[0]
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/")
+_OUR_FOLDERS = (f"{_PACKAGE}/runner/", f"{_PACKAGE}/engines/", f"{_PACKAGE.rpartition('/')[0]}/doteval/")

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from evalve import concurrency, options
 from evalve.clock import utc_text
 from evalve.contracts import (
+    CLEAR,
+    NO_CALLS,
     WAITS_FOR_LIMITS,
+    CallCounts,
     CallsView,
     Engine,
     EngineFor,
     EvaluationInfo,
+    EvaluationSpec,
+    Host,
+    HostPressure,
     Progress,
     Rows,
     RunInfo,
@@ -31,17 +38,19 @@ from evalve.contracts import (
     Store,
     Strategy,
     Tally,
+    all_roles,
 )
-from evalve.errors import ExperimentChanged
+from evalve.errors import DatasetError, ExperimentChanged
 from evalve.jsontext import digest
 from evalve.runner import usage
+from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
-from evalve.runner.leaving import leave_the_rest
+from evalve.runner.leaving import runs_on_this_loop
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
-from evalve.runner.telling import telling_progress
+from evalve.runner.telling import agents_in_words, telling_progress
 from evalve.runner.threads import carry_samples_into_threads
 from evalve.runner.turns import LEAVE_AFTER_S, Turns
 from evalve.runner.verdict import problems
@@ -49,6 +58,8 @@ from evalve.runner.watching import watching_for_blocking
 from evalve.summary import Summary
 from evalve.tallies import MetricValue
 from evalve.traces import Trace
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ async def run_evaluation(
     progress: Progress,
     engine_for: EngineFor,
     calls: CallsView | None = None,
+    host: Host | None = None,
     git_commit: str | None = None,
     secrets: Sequence[str] = (),
     give_up: Callable[[], None] | None = None,
@@ -86,18 +98,28 @@ async def run_evaluation(
     `give_up` ends the process, in whatever thread, where a run that was cancelled cannot be ended.
     """
     carry_samples_into_threads()
-    await _refuse_changes(evaluation, store, tell=progress.note)
-    strategy = _strategy(evaluation)
+    spec, asked = evaluation.spec, evaluation.options
+    before = await store.evaluation(spec.experiment, spec.key)
+    if before is not None and not asked.fresh and not asked.accept_changes:
+        _refuse_changes(spec, before, tell=progress.note)
+    strategy = _with_room_for_files(_strategy(evaluation), host, tell=progress.note)
     async with _opened(evaluation.rows) as rows:
         with closing(engine_for(evaluation, strategy)) as engine:
             await engine.start()
-            if evaluation.options.fresh:  # not before whoever may refuse to run it
-                store.forget(evaluation.spec.experiment, evaluation.spec.key)
-            evaluation_id = await store.open_evaluation(evaluation.spec)
+            if asked.fresh:  # not before whoever may refuse to run it
+                store.forget(spec.experiment, spec.key)
+                before = None
+            evaluation_id = await store.open_evaluation(spec)
             journey = _Journey(
-                evaluation, evaluation_id, rows, store, strategy, engine, calls, git_commit, secrets
+                evaluation, evaluation_id, rows, store, strategy, engine, calls, host, git_commit, secrets
             )
+            if before is not None and before.spec == spec and await _has_nothing_left(journey, store, before):
+                return await _judged(evaluation, journey, store, before, begun=False)
             tally = journey.tally
+            if before is not None:
+                if asked.accept_changes or before.spec.fingerprint != spec.fingerprint:
+                    await store.forget_deaths(evaluation_id)  # what killed a process may be mended
+                journey.plan.deaths = await store.deaths(evaluation_id)
             await store.begin_run(journey.run, total=journey.plan.total)
             progress.started(tally)
             try:
@@ -107,9 +129,33 @@ async def run_evaluation(
                 await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
                 raise
             finally:
+                journey.in_flight.close()
                 progress.finished(tally)
         await _leave_out_removed(journey, store)
-    return await _judged(evaluation, journey, store)
+        if journey.plan.deaths and not journey.samples.refused and not journey.turns.stopping:
+            await store.forget_deaths(evaluation_id)
+    return await _judged(evaluation, journey, store, before)
+
+
+async def _has_nothing_left(journey: _Journey, store: RunningStore, before: EvaluationInfo) -> bool:
+    """Whether a small dataset in memory is recorded as it is, by a run that is complete.
+
+    Then no run is begun, and none is recorded: a project of a thousand evaluations that are done has only
+    to read them.
+    """
+    plan, rows = journey.plan, journey.rows
+    if before.last_run != "complete" or before.failed or not plan.reads_at_once:
+        return False
+    with suppress(DatasetError):  # a row that cannot be used: the run comes to it too, and tells
+        await plan.refill(1)
+    journey.tally.total, journey.tally.skipped = plan.total, plan.skipped
+    return (
+        plan.is_over
+        and not plan.has_moved
+        and plan.total == before.total
+        and plan.skipped == sum(await store.counts(before.id))
+        and rows.size() == plan.rows_read
+    )
 
 
 class _Journey:
@@ -124,10 +170,13 @@ class _Journey:
         strategy: Strategy,
         engine: Engine,
         calls: CallsView | None,
+        host: Host | None,
         git_commit: str | None,
         secrets: Sequence[str],
     ) -> None:
         asked = evaluation.options
+        self.max_concurrency: int | None = getattr(strategy, "max_concurrency", None)
+        self._host = host
         self.tally = tally = Tally(
             evaluation.spec.experiment, evaluation.spec.name, started_s=time.monotonic()
         )
@@ -164,7 +213,8 @@ class _Journey:
         self._utilisation: list[dict[str, Any]] = []
         self._decisions_before = len(getattr(self.strategy, "history", ()))
         self._commits = Commits(store, tally)
-        self._samples = SampleRunner(
+        self.in_flight = store.in_flight(self.run)
+        self.samples = SampleRunner(
             SampleSettings(
                 experiment=evaluation.spec.experiment,
                 evaluation=evaluation.spec.name,
@@ -176,14 +226,18 @@ class _Journey:
                 if asked.trace == "off"
                 else partial(Trace, keep_file=store.keep_artefact, secrets=secrets),
                 account=None if calls is None else calls.account,
+                host=host,
+                function=made_of(evaluation.spec.fingerprint),
+                may_ask=asked.cache != "read",
             ),
             engine=self.engine,
             lenders=evaluation.lenders,
             retries=retry_policy(evaluation.retries),
             commits=self._commits,
             tally=tally,
+            in_flight=self.in_flight,
         )
-        self.turns = Turns(self.plan, self._samples.run, tally, owed=self._commits.owed)
+        self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
@@ -191,33 +245,42 @@ class _Journey:
             self.tally.notes.append(text)
             progress.note(text)
 
-        self._samples.tell = tell
-        self.tally.limit = getattr(self.strategy, "max_concurrency", None)
-        tasks_before = asyncio.all_tasks()
+        self.samples.tell = tell
+        now = getattr(self.strategy, "concurrency", None)  # of an adaptive one
+        self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
-        if watch is not None and self._calls is not None:
-            watch(_Signals(self.tally, self._calls))
+        if watch is not None:
+            watch(_Signals(self.tally, self._calls, self._host))
         with ExitStack() as stack:
+            together = stack.enter_context(runs_on_this_loop())
             if self.engine.may_block_loop:
                 name = self._evaluation.spec.name
                 stack.enter_context(watching_for_blocking(self._evaluation.function, name, tell=tell))
             blocked = self.engine.occupies_loop
-            stack.enter_context(interruptible(self.turns, tell=tell, blocked=blocked, give_up=give_up))
+            under_way = partial(agents_in_words, self.tally)
+            stack.enter_context(
+                interruptible(self.turns, tell=tell, blocked=blocked, give_up=give_up, under_way=under_way)
+            )
             try:
                 await self.turns.run(self.strategy)
             finally:
                 if left := self.turns.left_behind:
                     samples = "1 sample was" if left == 1 else f"{left} samples were"
                     tell(f"{samples} left behind: cancelled, and still running after {LEAVE_AFTER_S:.0f} s")
-                left += self._samples.left_behind
-                if left or self.turns.was_cancelled or "timeout" in self.tally.failures:
-                    await leave_the_rest(tasks_before)
+                left += self.samples.left_behind
+                if (
+                    left
+                    or together.last_leaves
+                    or self.turns.was_cancelled
+                    or "timeout" in self.tally.failures
+                ):
+                    await together.leave_the_rest()
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
 
     @property
     def first_error(self) -> BaseException | None:
-        return self._samples.first_error
+        return self.samples.first_error
 
     def ended(self, status: str) -> RunInfo:
         function = self._evaluation.spec.fingerprint
@@ -235,7 +298,7 @@ class _Journey:
 
     def _report(self) -> dict[str, Any]:
         tally = self.tally
-        started_s, ended_s = self._samples.first_start_s, self._commits.last_commit_s
+        started_s, ended_s = self.samples.first_start_s, self._commits.last_commit_s
         return {
             "wall_s": ended_s - started_s if started_s is not None and ended_s is not None else 0.0,
             "ran": tally.done + tally.failed + tally.skipped_now,
@@ -248,11 +311,12 @@ class _Journey:
             "peak_memory_bytes": usage.peak_memory_bytes(),
             "peak_in_flight": tally.peak_in_flight,
             "strategy": concurrency.name_of(self.strategy),
-            "max_concurrency": tally.limit,
+            "max_concurrency": self.max_concurrency,
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),
             "calls": self._calls_made(),
             "utilisation": self._utilisation,
+            **({} if tally.agent_totals is None else {"agents": asdict(tally.agent_totals)}),
         }
 
     def _calls_made(self) -> dict[str, float]:
@@ -264,18 +328,34 @@ class _Journey:
 
 @dataclass(frozen=True, slots=True)
 class _Signals:
-    """What `Adaptive` is told about the samples' calls."""
+    """What `Adaptive` is told about the run, and who hears what it decides."""
 
     tally: Tally
-    calls: CallsView
+    made: CallsView | None
+    host: Host | None
 
     def held_back(self) -> int:
         return self.tally.waiting.get(WAITS_FOR_LIMITS, 0)
 
-    def lost(self) -> tuple[int, int]:
-        totals = self.calls.totals()
-        lost = totals.get("retries", 0) - totals.get("refusals", 0)
-        return int(lost), int(totals.get("requests", 0))
+    def calls(self) -> CallCounts:
+        if self.made is None:
+            return NO_CALLS
+        totals = all_roles(self.made.totals())
+        refused = int(totals.get("refusals", 0))
+        lost = int(totals.get("retries", 0)) - refused
+        return CallCounts(int(totals.get("requests", 0)), lost, refused)
+
+    def own_failures(self) -> int:
+        return self.tally.own_failures
+
+    def pressure(self) -> HostPressure:
+        return CLEAR if self.host is None else self.host.pressure(len(self.tally.agents))
+
+    def decided(self, decision: Mapping[str, Any]) -> None:
+        tally = self.tally
+        tally.limit = decision["to"]
+        tally.decided = f"{decision['from']} → {decision['to']}: {decision['reason']}"
+        _LOG.info("%s: %s (%s)", tally.evaluation, tally.decided, decision["side"])
 
 
 def _strategy(evaluation: Runnable) -> Strategy:
@@ -287,6 +367,19 @@ def _strategy(evaluation: Runnable) -> Strategy:
         max_concurrency=asked.max_concurrency,
         throttle_s=asked.throttle_s,
     )
+
+
+def _with_room_for_files(strategy: Strategy, host: Host | None, *, tell: Callable[[str], None]) -> Strategy:
+    """The strategy, with as many samples at once as can have their files open."""
+    at_once = getattr(strategy, "max_concurrency", None)
+    if host is None or not isinstance(at_once, int):
+        return strategy
+    short = host.room_for_files(at_once)
+    if short is None:
+        return strategy
+    fits, told = short
+    tell(told)
+    return concurrency.limited(strategy, fits)
 
 
 @asynccontextmanager
@@ -302,6 +395,7 @@ def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) 
     """Save what there is, in a thread beside a loop that stands still, and give up."""
     if give_up is not None:
         with suppress(Exception):  # what is committed is safe, whatever becomes of the run's own line
+            journey.in_flight.close()
             asyncio.run(store.end_run(journey.ended("interrupted"), total=journey.plan.total, metrics=None))
         give_up()
 
@@ -319,20 +413,30 @@ async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:
             await store.leave_out(evaluation_id, removed)
 
 
-async def _judged(evaluation: Runnable, journey: _Journey, store: RunningStore) -> Outcome:
+async def _judged(
+    evaluation: Runnable,
+    journey: _Journey,
+    store: RunningStore,
+    before: EvaluationInfo | None,
+    *,
+    begun: bool = True,
+) -> Outcome:
     evaluation_id = journey.run.evaluation_id
-    before = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
     metrics = await _metrics(store, evaluation_id, before)
     interrupted = journey.turns.stopping
-    total = journey.plan.total
-    counts = await store.counts(evaluation_id)
-    if total is not None:
-        total = max(total, sum(counts))  # an earlier run may have gone further
-    # what was in flight may have been the last
-    is_complete = not interrupted or counts.done + counts.skipped == total
-    run = journey.ended("complete" if is_complete else "interrupted")
-    await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
-    info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    info = before
+    if begun:
+        total = journey.plan.total
+        counts = await store.counts(evaluation_id)
+        if total is not None:
+            total = max(total, sum(counts))  # an earlier run may have gone further
+        # what was in flight may have been the last
+        is_complete = not interrupted or counts.done + counts.skipped == total
+        run = journey.ended("complete" if is_complete else "interrupted")
+        await store.end_run(run, total=total, metrics=[value.to_plain() for value in metrics])
+        info = await store.evaluation(evaluation.spec.experiment, evaluation.spec.key)
+    else:
+        run = journey.ended("complete")
     assert info is not None
     return Outcome(
         info=info,
@@ -357,13 +461,9 @@ async def _metrics(
     return summary.values(before.metrics if before is not None else ())
 
 
-async def _refuse_changes(evaluation: Runnable, store: RunningStore, *, tell: Callable[[str], None]) -> None:
+def _refuse_changes(spec: EvaluationSpec, before: EvaluationInfo, *, tell: Callable[[str], None]) -> None:
     """Stop where the stored samples came from another function than the one at hand."""
-    asked, spec = evaluation.options, evaluation.spec
-    if asked.fresh or asked.accept_changes:
-        return
-    before = await store.evaluation(spec.experiment, spec.key)
-    if before is None or before.done + before.skipped == 0:
+    if before.done + before.skipped == 0:
         return  # what failed runs again anyway
     if before.spec.fingerprint.get("method") != spec.fingerprint.get("method"):
         tell(

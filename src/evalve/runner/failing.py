@@ -118,6 +118,20 @@ def failure_class_of(error: BaseException, *, made_calls: bool) -> FailureClass:
     return next(each for each in _MOST_TELLING_FIRST if each in found)
 
 
+def may_be_about_answers(error: BaseException, failure_class: FailureClass) -> bool:
+    """Whether another answer might have helped: neither the network nor the gate has failed."""
+    if failure_class in ("answer", "agent"):
+        return True
+    if failure_class != "code":
+        return False
+    causes = [cause for one in _members(error) for cause in (one, one.__cause__) if cause is not None]
+    return not any(isinstance(one, EvalveError) or _is_of_provider(one) for one in causes)
+
+
+def _is_of_provider(error: BaseException) -> bool:
+    return any(kind.__module__.partition(".")[0] in _OF_PROVIDERS for kind in type(error).__mro__)
+
+
 def _members(error: BaseException) -> Iterator[BaseException]:
     """The errors of a group, of groups in it too; otherwise the error itself."""
     if isinstance(error, BaseExceptionGroup):
@@ -147,7 +161,7 @@ def _known_class(error: BaseException, made_calls: bool) -> FailureClass | None:
     if isinstance(error, TimeoutExpired) or (type(error) is TimeoutError and error.errno is None):
         return "timeout"  # one that has an errno is the network's
     kinds = type(error).__mro__
-    if any(kind.__module__.partition(".")[0] in _OF_PROVIDERS for kind in kinds):
+    if _is_of_provider(error):
         return _class_of_call(error)
     if is_network_error(error):
         return "provider"
@@ -165,7 +179,7 @@ def _class_of_ours(error: EvalveError) -> FailureClass:
         case AnswerError():
             return "answer"
         case AgentError():
-            return "agent"
+            return error.failure_class
         case SampleTimeout():
             return "timeout"
         case ModelError():

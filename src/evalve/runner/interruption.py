@@ -21,7 +21,7 @@ from evalve.runner.turns import Turns, nothing
 
 OnPress = Callable[[int], None]
 
-_LATE_PRESS_S = 1.0
+_LATE_PRESS_S = 3.0
 """How long after an interrupted run a further press is taken for one that was meant for it."""
 
 GENTLE = (signal.SIGTERM, signal.SIGHUP)
@@ -39,13 +39,15 @@ def interruptible(
     tell: Callable[[str], None],
     blocked: Callable[[], bool],
     give_up: Callable[[], None] | None = None,
+    under_way: Callable[[], str] = lambda: "",
 ) -> Iterator[None]:
     """Turn SIGINT into `turns.stop()` and then `turns.cancel()`.
 
     `blocked` says whether a sync function occupies the loop's thread; then only an exception raised
     from the signal handler reaches it. On a thread where no signals arrive, they are those that
     `forwarding_interrupts` catches for it, if anyone does. `give_up` saves what there is and ends the
-    process; it is called in another thread where the loop cannot be freed.
+    process; it is called in another thread where the loop cannot be freed. `under_way` says what takes
+    long, in words, so that a person can decide whether to wait.
     """
     loop = asyncio.get_running_loop()
     on_main_thread = threading.current_thread() is threading.main_thread()
@@ -55,7 +57,9 @@ def interruptible(
             if blocked():
                 turns.end_waits()  # the loop stands still until the function that waits has returned
             loop.call_soon_threadsafe(turns.stop)
-            tell("stopping: what is in flight may end and is saved; Ctrl-C again cancels it")
+            runs = under_way()
+            said = "stopping: what is in flight may end and is saved; Ctrl-C again cancels it"
+            tell(f"{said}; {runs}" if runs else said)
             return
         guard.begin()
         if not blocked():
@@ -83,7 +87,7 @@ def interruptible(
 
 @contextmanager
 def forwarding_interrupts() -> Iterator[contextvars.Context]:
-    """A context for a thread that runs an evaluation while this one waits for it and gets its signals."""
+    """A context for evaluations, one or several beside each other, whose signals this thread gets."""
     context = contextvars.copy_context()
     if _FORWARDED.get() is not None or threading.current_thread() is not threading.main_thread():
         yield context
@@ -118,7 +122,7 @@ class _Presses:
     """
 
     def __init__(self, on_press: OnPress | None, *, told: Callable[[], int] | None = None) -> None:
-        self._on_press = on_press
+        self._listeners: list[OnPress] = [] if on_press is None else [on_press]
         self._told = told
         self._times = 0
         self._pid = os.getpid()
@@ -131,13 +135,13 @@ class _Presses:
 
     @contextmanager
     def heard_by(self, on_press: OnPress) -> Iterator[None]:
-        before, self._on_press = self._on_press, on_press
+        self._listeners.append(on_press)
         if self._times:
             on_press(self._times)
         try:
             yield
         finally:
-            self._on_press = before
+            self._listeners.remove(on_press)
 
     def asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM or SIGHUP: a first press, and never a second."""
@@ -155,10 +159,18 @@ class _Presses:
         self._times = before + 1 if self._told is None else self._told()
         if self._times == before:
             return
-        if self._on_press is not None:
-            self._on_press(self._times)
+        if self._listeners:
+            self._tell(self._listeners[:])
         elif (before == 0) == (self._told is not None):
             raise KeyboardInterrupt
+
+    def _tell(self, listeners: list[OnPress]) -> None:
+        """All of them, also where one raises to end what blocks the loop."""
+        if listeners:
+            try:
+                listeners[0](self._times)
+            finally:
+                self._tell(listeners[1:])
 
 
 _FORWARDED: contextvars.ContextVar[_Presses | None] = contextvars.ContextVar("forwarded", default=None)

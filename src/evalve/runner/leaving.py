@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from asyncio import tasks as asyncio_tasks
-from collections.abc import Awaitable, Callable, Collection, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 AFTER_DEADLINE_S = 10.0
 """How long a sample may clean up after its deadline has cancelled it."""
@@ -106,6 +108,45 @@ def _woken(task: asyncio.Task[Any], waits_for: Any) -> bool:
             task.get_loop().call_soon(callback, nothing)
             return True
     return False
+
+
+class LoopRuns:
+    """The runs that are under way beside each other on one loop.
+
+    A task does not tell whose it is, so what is left over is cancelled when the last of them ends.
+    """
+
+    def __init__(self) -> None:
+        self.before = asyncio.all_tasks()
+        """Those that were there when the first run began, the tasks of the runs themselves among them."""
+        self.under_way = 0
+        self.last_leaves = False
+
+    async def leave_the_rest(self) -> None:
+        """Now, where nobody else runs here; otherwise whoever ends last does it."""
+        if self.under_way > 1:
+            self.last_leaves = True
+        else:
+            await leave_the_rest(self.before)
+
+
+_ON_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRuns] = WeakKeyDictionary()
+
+
+@contextmanager
+def runs_on_this_loop() -> Iterator[LoopRuns]:
+    """In the block, a run is under way on the running loop."""
+    loop = asyncio.get_running_loop()
+    runs = _ON_LOOPS.get(loop)
+    if runs is None:
+        runs = _ON_LOOPS[loop] = LoopRuns()
+    runs.under_way += 1
+    try:
+        yield runs
+    finally:
+        runs.under_way -= 1
+        if not runs.under_way:
+            _ON_LOOPS.pop(loop, None)
 
 
 async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalve.contracts import Placed, Rows, RunningStore
@@ -13,6 +14,8 @@ CHUNK_IN_MEMORY = 256
 CHUNK_LAZY = 64
 LOOK_AHEAD_SIZED = 10_000
 LOOK_AHEAD_LAZY = 1_000
+MOST_DEATHS = 2
+"""After so many a sample is recorded as failed, and not started again in this run."""
 
 
 @dataclass(slots=True)
@@ -21,6 +24,19 @@ class Attempt:
 
     sample: Sample
     repeat: int
+    deaths: int = 0
+    """How many processes have died while it was under way."""
+    failed_calls_json: str | None = None
+    """What its calls came to when it failed in an earlier run."""
+
+    @property
+    def runs_alone(self) -> bool:
+        """A process has died of it, of one beside it, or of something else: this time it will be known."""
+        return 0 < self.deaths < MOST_DEATHS
+
+    @property
+    def is_deadly(self) -> bool:
+        return self.deaths >= MOST_DEATHS
 
 
 class Plan:
@@ -41,6 +57,10 @@ class Plan:
         self.skipped = 0
         self.failed_before = 0
         self.rows_changed = 0
+        self.deaths: Mapping[tuple[str, int], int] = {}
+        """What earlier runs died of, by sample and repeat."""
+        self.has_moved = False
+        """Whether recorded samples have got other places."""
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -48,6 +68,8 @@ class Plan:
         self._repeat = repeat
         self._in_memory = rows.size() is not None
         self._queue: deque[Attempt] = deque()
+        self._suspects: deque[Attempt] = deque()
+        """What a process may have died of comes last: it shall not keep the others from running."""
         self._longest_first = longest_first
         self._looked_ahead = False
         self._is_broken = False
@@ -62,7 +84,12 @@ class Plan:
     @property
     def waiting(self) -> int:
         """How many attempts have been read and not taken."""
-        return len(self._queue) + len(self._heap)
+        return len(self._queue) + len(self._heap) + len(self._suspects)
+
+    @property
+    def reads_at_once(self) -> bool:
+        """Whether the rows are in memory, and so few that one reading gets them all."""
+        return (self._rows.size() or CHUNK_IN_MEMORY) < CHUNK_IN_MEMORY
 
     @property
     def is_over(self) -> bool:
@@ -70,9 +97,11 @@ class Plan:
 
     def take(self) -> Attempt | None:
         """The next attempt, or `None` where rows must be read first."""
-        if self._longest_first:
-            return heapq.heappop(self._heap)[-1] if self._heap and self._looked_ahead else None
-        return self._queue.popleft() if self._queue else None
+        if self._heap and self._looked_ahead:
+            return heapq.heappop(self._heap)[-1]
+        if self._queue:
+            return self._queue.popleft()
+        return self._suspects.popleft() if self._suspects and self.exhausted and not self._heap else None
 
     def needs_rows(self) -> bool:
         if self.exhausted:
@@ -108,8 +137,9 @@ class Plan:
             has_changed = False
             for repeat in range(self._repeat):
                 was = known.get((sample.id, repeat)) if known else None
+                deaths = self.deaths.get((sample.id, repeat), 0) if self.deaths else 0
                 if was is None:
-                    attempts.append(Attempt(sample, repeat))
+                    attempts.append(Attempt(sample, repeat, deaths))
                     continue
                 is_other_row = was.row_hash != sample.row_hash and None not in (
                     was.row_hash,
@@ -119,13 +149,18 @@ class Plan:
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
                 if is_other_row or was.status == "failed":
-                    attempts.append(Attempt(sample, repeat))
+                    failed_calls_json = None if is_other_row else was.failed_calls_json
+                    attempts.append(Attempt(sample, repeat, deaths, failed_calls_json))
                     self.failed_before += was.status == "failed" and not is_other_row
                 else:
                     self.skipped += 1
             self.rows_changed += has_changed
         if moved:
+            self.has_moved = True
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
+        if self.deaths:
+            self._suspects.extend(attempt for attempt in attempts if attempt.runs_alone)
+            attempts = [attempt for attempt in attempts if not attempt.runs_alone]
         if self._longest_first:
             await self._admit_by_duration(attempts)
         else:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalve.clock import LOOP_CLOCK
-from evalve.contracts import SAMPLE, CallLog, Engine, Lender, RecordDraft, SampleContext, Tally
-from evalve.errors import LenderError, SampleTimeout
+from evalve.contracts import (
+    SAMPLE,
+    CallLog,
+    Engine,
+    Host,
+    InFlight,
+    Lender,
+    RecordDraft,
+    RunningSample,
+    SampleContext,
+    Tally,
+)
+from evalve.errors import LenderError, ProcessDied, SampleTimeout
 from evalve.jsontext import to_json
+from evalve.runner.asking import asks_anew, noted, recall
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
 from evalve.runner.failing import is_skip
 from evalve.runner.leaving import AFTER_CANCEL_S, AFTER_DEADLINE_S, Leavable
 from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
+from evalve.runner.plan import MOST_DEATHS, Attempt
 from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
 from evalve.runner.turns import Body, Ending, nothing
 from evalve.traces import Trace
+
+_OWN = ("code", "answer", "agent")
+"""Classes of failures that say nothing about provider or machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,11 @@ class SampleSettings:
     """`None` where tracing is off."""
     account: Any
     """The gate's: cache mode, budget and totals of the run."""
+    function: str = ""
+    """What it is made of, as `asking.made_of` names it."""
+    may_ask: bool = True
+    """Whether a provider may be asked for what is not in the cache."""
+    host: Host | None = None
 
 
 class SampleRunner:
@@ -52,18 +74,23 @@ class SampleRunner:
         retries: RetryPolicy,
         commits: Commits,
         tally: Tally,
+        in_flight: InFlight,
     ) -> None:
         self.first_start_s: float | None = None
         self.first_error: BaseException | None = None
         self.left_behind = 0
         """Samples whose function goes on, or would, although nobody waits for it any more."""
         self.tell: Callable[[str], None] = lambda text: None
+        self.refused = 0
+        """Samples that were not started, because processes have died of them."""
+        self._has_said_alone = False
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
         self._retries = retries
         self._infrastructure = InfrastructureRetries()
         self._commits = commits
+        self._in_flight = in_flight
         self._tally = tally
         self._writer = ScoreWriter()
         self._loop = asyncio.get_running_loop()
@@ -74,31 +101,60 @@ class SampleRunner:
         new_trace = self._settings.new_trace
         trace = None if new_trace is None else new_trace()
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
+        if body.attempt.failed_calls_json is not None and self._settings.may_ask:
+            recall(attempt.calls, body.attempt.failed_calls_json, self._settings.function)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
+        key = body.attempt.sample.id, body.attempt.repeat
+        running = RunningSample(*key, time.monotonic(), attempt.surroundings.waits_for)
+        self._tally.running[id(body)] = running
+        self._in_flight.begins(*key)
+        if body.attempt.runs_alone and not self._has_said_alone:
+            self._has_said_alone = True
+            self.tell(
+                f"{self._settings.evaluation}: an earlier process died while sample {key[0]!r} was under way:"
+                " it runs after the others now, and alone, and so do those that were under way beside it"
+            )
         try:
-            while (verdict := await self._try(body, attempt)).delay_s is not None:
-                if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
-                    break
+            if body.attempt.is_deadly:
+                self._refuse(body.attempt, attempt)
+            else:
+                while (verdict := await self._try(body, attempt)).delay_s is not None:
+                    if not await self._may_try_again(verdict.delay_s, verdict.reason, body, attempt):
+                        break
         except BaseException:
             self._commits.call_back(attempt.surroundings.callbacks)
             raise
         finally:
             # or the task holds, in its context, what holds the task: garbage to collect for every sample
             SAMPLE.set(None)
+            self._tally.running.pop(id(body), None)
         draft = self._draft(body, attempt)
-        if draft.status == "failed" and self.first_error is None:
-            self.first_error = attempt.error
+        if draft.status == "failed":
+            self._tally.own_failures += draft.failure_class in _OWN
+            self.first_error = self.first_error or attempt.error
+        self._in_flight.ended(*key)
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
+
+    def _refuse(self, planned: Attempt, attempt: Attempted) -> None:
+        """It would end the process again, and nothing behind it would ever run."""
+        said = (
+            f"{MOST_DEATHS} processes have died while this sample ran: it may exit, crash, or take more"
+            " memory than there is. So that the others run, it was not started again: mend it, or say"
+            " --accept-changes or --fresh"
+        )
+        self.refused += 1
+        attempt.begin_try(self._loop.time())
+        attempt.fail(ProcessDied(said))
+        self.tell(f"{self._settings.evaluation}, sample {planned.sample.id!r}: {said}")
 
     async def _may_try_again(self, delay_s: float, reason: str, body: Body, attempt: Attempted) -> bool:
         """Wait for the next try; false where the run stops first."""
         asked_again = attempt.error is None
         attempt.note_try(self._settings.run_id, asked_again=asked_again)
-        if not asked_again and attempt.failure is not None and attempt.failure.failure_class != "code":
-            # the same questions again; a result, or code that could not use an answer, asks for new ones
-            attempt.calls.ordinals.clear()
+        if not asks_anew(attempt):
+            attempt.calls.ordinals.clear()  # the same questions again
         waits_from_s = self._loop.time()
         try:
             await attempt.surroundings.parked_between_tries(LOOP_CLOCK.sleep(delay_s), reason)
@@ -131,8 +187,10 @@ class SampleRunner:
             attempt.trace,
             settings.account,
             evaluation_key=settings.evaluation_key,
+            host=settings.host,
         )
         SAMPLE.set(context)
+        attempt.lent = context.lent
         if not self._lenders:
             value = await self._called(body, attempt, context, own_values(sample.values))
             if attempt.status == "done" and not self._retries.reads_results:
@@ -142,7 +200,6 @@ class SampleRunner:
 
     async def _try_with_loans(self, body: Body, attempt: Attempted, context: SampleContext) -> Verdict:
         loans = Loans(self._lenders, context)
-        attempt.lent = context.lent
         error: BaseException | None = None
         verdict = STOP
         not_returned: LenderError | None = None
@@ -284,7 +341,7 @@ class SampleRunner:
             tries=attempt.tries,
             history_json=history,
             run_id=self._settings.run_id,
-            calls_json=_calls_json(attempt.calls),
+            calls_json=_calls_json(attempt.calls, noted(attempt, self._settings.function)),
             failure_class=failure.failure_class
             if failure is not None and attempt.status == "failed"
             else None,
@@ -300,12 +357,8 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-def _calls_json(calls: CallLog) -> str | None:
-    if not calls.requests and not calls.cached:
-        return None
-    plain = asdict(calls)
-    del plain["ordinals"]
-    return to_json(plain)
+def _calls_json(calls: CallLog, asked: dict[str, Any]) -> str | None:
+    return to_json(calls.to_plain() | asked) if calls.made_any else None
 
 
 def _is_running(body: Body) -> bool:

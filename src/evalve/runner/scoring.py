@@ -14,7 +14,7 @@ from typing import Any
 from evalve.errors import AnswerError, ResultError
 from evalve.jsontext import as_text, to_json
 from evalve.metrics import resolve
-from evalve.records import Result, Score
+from evalve.records import UNSCORED, Result, Score
 
 ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of these"
 
@@ -38,6 +38,9 @@ def to_scored(returned: Any) -> Scored:
         scores = _flat(returned.scores)
         if not scores:
             raise ResultError("the evaluation returned a Result without any score")
+        if returned.metadata:
+            for score in scores:
+                score.metadata = {**returned.metadata, **score.metadata}
         return Scored(scores, returned.prompt, returned.response)
     return Scored(_flat_or_refused(returned))
 
@@ -111,7 +114,7 @@ def _checked(score: Score) -> Score:
     value = score.value
     if not isinstance(score.name, str):
         raise ResultError(f"a score has the name {_short(score.name)}; it must be text")
-    if type(value) is bool:
+    if type(value) is bool or (value is None and UNSCORED in score.metadata):
         return score
     plain = _plain_number(value)
     if plain is None:

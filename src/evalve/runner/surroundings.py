@@ -123,6 +123,11 @@ class AttemptSurroundings:
     def when_committed(self, callback: Callable[[], None]) -> None:
         self.callbacks += (callback,)
 
+    def waits_for(self) -> str:
+        """In words; empty while it works. Any thread may ask."""
+        waits = self._waits
+        return "" if not waits or self._a_call_works() else waits[-1].reason
+
     # -- what the runner asks for
 
     def end_waits(self) -> None:

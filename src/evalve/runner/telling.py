@@ -53,3 +53,15 @@ def as_progress(run: RunInfo, tally: Tally) -> LiveProgress:
         stopping=tally.stopping,
         failures=dict(tally.failures),
     )
+
+
+def agents_in_words(tally: Tally) -> str:
+    """`3 agents are running, the longest for 12 min`; empty where none is."""
+    now_s = time.monotonic()
+    ran_s = [now_s - agent.started_s for agent in list(tally.agents.values()) if agent.started_s is not None]
+    if not ran_s:
+        return ""
+    longest = f"{max(ran_s):.0f} s" if max(ran_s) < 60 else f"{max(ran_s) / 60:.0f} min"
+    if len(ran_s) == 1:
+        return f"1 agent has been running for {longest}"
+    return f"{len(ran_s)} agents are running, the longest for {longest}"

@@ -133,6 +133,10 @@ class Turns:
         self._unstarted: dict[int, Body] = {}
         self._bodies: set[Body] = set()
         self._owed = owed
+        self._held_back: Attempt | None = None
+        """What waits until it can run alone."""
+        self._alone: Body | None = None
+        """What runs alone, or did."""
         self._turns_taken = 0
         self._owner: asyncio.Task[Any] | None = None
         self._cancelled = False
@@ -210,7 +214,7 @@ class Turns:
 
     def recheck(self) -> None:
         """Something that was owed is done."""
-        if self._is_over() or (self._cancelled and not self._owed()):
+        if self._is_over() or self._held_back is not None or (self._cancelled and not self._owed()):
             self._feed_all()
 
     def queue(self, body: Body) -> None:
@@ -246,10 +250,17 @@ class Turns:
             return None
         if self._reading is None and self._plan.needs_rows():
             self._reading = self._loop.create_task(self._read())
-        attempt = self._plan.take()
+        if self._alone is not None and self._alone in self._bodies:
+            return None
+        attempt = self._held_back or self._plan.take()
         if attempt is None:
             return None
+        if attempt.runs_alone and (self._bodies or self._owed()):  # what is done shall be saved before
+            self._held_back = attempt
+            return None
+        self._held_back = None
         body = Body(attempt, self)
+        self._alone = body if attempt.runs_alone else None
         self._bodies.add(body)
         return body
 
@@ -311,7 +322,7 @@ class Turns:
             self._bodies.discard(body)
             was_parked = not body.has_slot
             body.end(ending)
-            if self._is_over():
+            if self._is_over() or self._held_back is not None or body is self._alone:
                 self._feed_all()
             elif was_parked:
                 self._feed(1)  # there may be room for another
@@ -322,7 +333,7 @@ class Turns:
         return not self._bodies and not self._owed() and self._is_all_handed_out()
 
     def _is_all_handed_out(self) -> bool:
-        return self.stopping or self._plan.is_over
+        return self.stopping or (self._plan.is_over and self._held_back is None)
 
     def _reclaim(self) -> None:
         """Take back the tasks that a strategy took and never awaited."""
@@ -335,7 +346,7 @@ class Turns:
 
     def _drop(self, body: Body) -> None:
         self._bodies.discard(body)
-        if self._is_over():
+        if self._is_over() or self._held_back is not None or body is self._alone:
             self._feed_all()
 
     async def _hunger(self) -> None:

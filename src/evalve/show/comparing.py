@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from evalve.comparison import Comparison, compare_each, judged, scored
-from evalve.contracts import EvaluationInfo, Measured, Store
+from evalve.contracts import EvaluationInfo, Measured, Store, split_roles
 from evalve.errors import NotFound
 from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.pairing import Pair, pair_across, pair_up
@@ -223,10 +223,11 @@ def _usage(measures: Iterable[Measured], *, without: set[str]) -> dict[str, dict
 
 def _taken(one: Measured) -> Iterable[tuple[str, float]]:
     yield "time_s", one.working_s
-    if one.calls:
-        yield "tokens", float(sum(amount for name, amount in one.calls.items() if name.endswith("_tokens")))
-        if not one.calls.get("unpriced"):
-            yield "cost_usd", float(one.calls.get("cost_usd", 0.0))
+    if one.calls:  # what a judge took is not the sample's
+        own = split_roles(one.calls)[""]
+        yield "tokens", float(sum(amount for name, amount in own.items() if name.endswith("_tokens")))
+        if not own.get("unpriced"):
+            yield "cost_usd", float(own.get("cost_usd", 0.0))
 
 
 # -- all of them together --------------------------------------------------------------------------------

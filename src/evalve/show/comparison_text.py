@@ -135,7 +135,8 @@ def _detectable(one: Comparison) -> str:
     if not one.can_show:
         return "too few pairs: no difference could be shown, even if all of them changed"
     if one.minimum_detectable_effect is None:
-        return "nothing differs, so that nothing is known about which difference would be found"
+        same = "all differ by the same" if one.fixed or one.broken else "nothing differs"
+        return f"{same}, so that nothing is known about which difference would be found"
     smallest = figures.value(one.minimum_detectable_effect)
     return f"differences smaller than {smallest} would likely be missed with so many pairs"
 

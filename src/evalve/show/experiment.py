@@ -15,6 +15,7 @@ from evalve.show.exporting import export_row
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,
+    agents_run,
     bounds,
     calls_made,
     decisions_of,
@@ -22,6 +23,7 @@ from evalve.show.overview import (
     overview,
     samples_line,
     status_of_experiment,
+    status_text,
     time_line,
 )
 from evalve.show.samples import Choice, chosen, samples_text
@@ -49,7 +51,7 @@ def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> li
     rows = [
         [
             one.name,
-            status_of_experiment(one),
+            status_text(one),
             figures.out_of(one.done, one.total),
             str(one.failed),
             *([str(one.skipped)] if skips else []),
@@ -73,7 +75,7 @@ def show_text(
     """The experiment line by line: each evaluation's scores first, then its samples."""
     experiment = experiment_named(store, name)
     evaluations = evaluations_of(store, experiment.name, evaluation)
-    status, written = status_of_experiment(experiment), figures.when(experiment.updated_at)
+    status, written = status_text(experiment), figures.when(experiment.updated_at)
     yield f"{visible(experiment.name)} · {status} · {written}"
     for one in evaluations:
         yield ""
@@ -89,8 +91,10 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.info.left_out:
         yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
-    if made := calls_made(one.runs):
-        yield f"  calls     {figures.calls(made)}"
+    for who, made in figures.calls_by_role(calls_made(one.runs)):
+        yield f"  {who:<10}{made}"
+    if agents := agents_run(one.runs):
+        yield f"  agents    {figures.agents(agents)}"
     if one.failure_kinds:
         kinds = ", ".join(f"{visible(kind)} {count}" for kind, count in one.failure_kinds.items())
         yield f"  failures  {kinds}"
@@ -162,11 +166,16 @@ def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
     limits = [str(decisions[0].get("from", "?")), *(str(one.get("to", "?")) for one in decisions)]
     if len(limits) > 9 and not full:
         limits = [*limits[:4], "…", *limits[-4:]]
-    yield f"  adapted   {' → '.join(limits)} at once, {figures.plural(len(decisions), 'decision')}"
+    last = visible(str(decisions[-1].get("reason", "no reason")))
+    yield (
+        f"  adapted   {' → '.join(limits)} at once, {figures.plural(len(decisions), 'decision')};"
+        f" the last: {last}"
+    )
     for one in decisions if full else ():
         change = f"{one.get('from', '?')} → {one.get('to', '?')}"
+        side = f" ({one['side']})" if "side" in one else ""
         yield visible(
-            f"            after {one.get('at_s', '?')} s: {change}, {one.get('reason', 'no reason')}"
+            f"            after {one.get('at_s', '?')} s: {change}, {one.get('reason', 'no reason')}{side}"
         )
 
 
@@ -222,6 +231,7 @@ def _metric(metric: MetricValue, one: Overview) -> dict[str, Any]:
         "high": metric.high,
         "observations": metric.observations,
         "samples": metric.samples,
+        "unscored": metric.unscored,
         "note": metric.note,
         "if_failed_were_wrong": worst_and_best[0] if worst_and_best else None,
         "if_failed_were_right": worst_and_best[1] if worst_and_best else None,

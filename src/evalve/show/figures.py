@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from evalve.contracts import AgentTotals, split_roles
 from evalve.records import failed_in_words
 
 
@@ -142,6 +143,8 @@ def text_of(content: Any) -> str:
 
 def score_text(content: Any) -> str:
     """A score's value: a number as a number, a truth value as such, the rest as JSON."""
+    if content is None:
+        return "unscored"
     if isinstance(content, float):
         return value(content)
     return str(content) if isinstance(content, bool | int) else text_of(content)
@@ -172,8 +175,53 @@ def calls(made: Mapping[str, float]) -> str:
     return "; ".join(parts + passed)
 
 
+def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name."""
+    for role, own in split_roles(made).items():
+        if any(own.values()):
+            yield role or "calls", calls(own)
+
+
 def _cost(made: Mapping[str, float]) -> str:
     known = f"{made.get('cost_usd', 0.0):.4f} USD"
     if not made.get("unpriced"):
         return known
     return "price unknown" if not made.get("cost_usd") else f"{known} and some of unknown price"
+
+
+def agent(run: Mapping[str, Any]) -> str:
+    """`codex 0.166.0 · exit code 0 · 5 turns · ran 12.3 s after 0.20 s · 4.1 s CPU · 410.0 MB · landlock`."""
+    parts = [" ".join(str(run[name]) for name in ("agent", "version", "model") if run.get(name))]
+    if run.get("exit_code") is not None:
+        parts.append(f"exit code {run['exit_code']}")
+    if run.get("turns") is not None:
+        parts.append(plural(run["turns"], "turn"))
+    parts.append(f"ran {duration(run.get('ran_s', 0.0))} after {duration(run.get('waited_s', 0.0))}")
+    parts.append(f"{duration(run.get('cpu_s', 0.0))} CPU")
+    parts.append(f"{size(run.get('peak_memory_bytes', 0))} at most")
+    parts.append(f"{size(run.get('output_bytes', 0))} of output")
+    if isinstance(usage := run.get("usage"), Mapping):
+        tokens_in = sum(count for name, count in usage.items() if name not in ("output_tokens", "requests"))
+        parts.append(f"{tokens_in:,} + {usage.get('output_tokens', 0):,} tokens")
+    if run.get("cost_usd") is not None:
+        parts.append(f"{run['cost_usd']:.4f} USD")
+    if run.get("survivors"):
+        parts.append(f"{run['survivors']} left behind and ended")
+    parts.append(f"confinement: {run.get('confinement', 'none')}")
+    return " · ".join(parts)
+
+
+def agents(totals: AgentTotals) -> str:
+    """`10 runs; ran 8.42 s each after 0.31 s; 12.3 s CPU; 410.0 MB at most; confinement: landlock`."""
+    parts = [
+        plural(totals.runs, "run"),
+        f"ran {duration(totals.ran_s / totals.runs)} each after {duration(totals.waited_s / totals.runs)}",
+        f"{duration(totals.cpu_s)} CPU",
+        f"{size(totals.peak_memory_bytes)} at most",
+        f"{size(totals.output_bytes)} of output",
+    ]
+    if totals.survivors:
+        parts.append(f"{totals.survivors} left behind and ended")
+    levels = totals.confinement
+    named = ", ".join(level if len(levels) == 1 else f"{count} {level}" for level, count in levels.items())
+    return "; ".join([*parts, f"confinement: {named}"])

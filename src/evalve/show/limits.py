@@ -108,14 +108,13 @@ def _scope_lines(scope: ScopeNow, width: int | None) -> list[str]:
 
 def _table(limits: Sequence[LimitNow], width: int | None) -> list[str]:
     others = any(_is_shared(limit) for limit in limits)
-    titles = ["per minute", "burst", "now", "full", "in flight", *(["by others"] if others else [])]
+    titles = ["per minute", "burst", "free now", "in flight", *(["by others"] if others else [])]
     rows = [
         [
             _words(limit.dimension),
             f"{limit.per_minute:,.0f}",
             _amount(limit.burst),
             _amount(limit.level),
-            _full(limit),
             _amount(limit.in_flight),
             *([f"{limit.others_per_minute:,.0f}" if _is_shared(limit) else "–"] if others else []),
         ]
@@ -194,11 +193,6 @@ def _share(limit: LimitNow) -> float | None:
     if limit.level is None or not limit.burst:
         return None
     return round(min(1.0, max(0.0, limit.level / limit.burst)), 3)
-
-
-def _full(limit: LimitNow) -> str:
-    share = _share(limit)
-    return "–" if share is None else f"{share:.0%}"
 
 
 def _amount(number: float | None) -> str:

@@ -132,10 +132,14 @@ def _facts(record: Record) -> Iterator[str]:
     for number, one in enumerate(record.history, start=1):
         outcome = visible(one.error) if one.error else "done"
         yield f"  try {number:<6}{figures.duration(one.wall_s)}, {outcome}"
-    if record.calls:
-        yield f"  calls     {figures.calls(record.calls)}"
+    for who, made in figures.calls_by_role(record.calls or {}):
+        yield f"  {who:<10}{made}"
     for name, noted in (record.lent or {}).items():
-        yield visible(f"  lent      {name}: {figures.text_of(noted)}")
+        if name == "agents" and isinstance(noted, list):
+            for run in noted:
+                yield visible(f"  agent     {figures.agent(run)}")
+        else:
+            yield visible(f"  lent      {name}: {figures.text_of(noted)}")
 
 
 def _contents(record: Record) -> Iterator[str]:

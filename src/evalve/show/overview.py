@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, ExperimentInfo, RunInfo, Store
+from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInfo, Store
 from evalve.records import Record
 from evalve.show import figures
 from evalve.show.finding import Labelled
@@ -59,11 +59,29 @@ def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None
     return "partial" if last == "complete" else "interrupted"
 
 
+def agents_run(runs: Sequence[RunInfo]) -> AgentTotals | None:
+    """What agents came to over all runs; `None` without any."""
+    totals = AgentTotals()
+    for run in runs:
+        told = run.report.get("agents")
+        if isinstance(told, Mapping):
+            totals.add(AgentTotals(**told))
+    return totals if totals.runs else None
+
+
 def status_of_experiment(experiment: ExperimentInfo) -> str:
     if experiment.running is not None:
         return "running"
     counted = experiment.done + experiment.failed + experiment.skipped
     return "complete" if experiment.total is not None and counted >= experiment.total else "partial"
+
+
+def status_text(experiment: ExperimentInfo) -> str:
+    """`complete (first 2 rows)` where not all rows were asked for."""
+    status = status_of_experiment(experiment)
+    if experiment.first_rows is None:
+        return status
+    return f"{status} (first {figures.plural(experiment.first_rows, 'row')})"
 
 
 def failure_kinds(store: Store, info: EvaluationInfo) -> dict[str, int]:
@@ -116,7 +134,10 @@ def metric_text(metric: MetricValue) -> str:
     text = figures.with_interval(
         int(number) if whole and number is not None else number, metric.low, metric.high
     )
-    return f"{text} ({metric.note})" if metric.note else text
+    notes = [metric.note] if metric.note else []
+    if metric.unscored:
+        notes.append(f"{metric.unscored} unscored")
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def samples_line(info: EvaluationInfo) -> str:

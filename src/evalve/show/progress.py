@@ -11,15 +11,28 @@ from typing import Literal
 from evalve.contracts import Progress, Tally
 from evalve.show.live import LiveProgress, UsageMeter, View, Watched
 from evalve.show.notebook import NotebookView, in_notebook
-from evalve.show.status_line import Style, fraction, last_line, plain_line, shortened, status_line
+from evalve.show.status_line import (
+    Style,
+    ended_now,
+    fraction,
+    last_line,
+    legible,
+    plain_line,
+    shortened,
+    status_line,
+)
 from evalve.show.terminal import OutputGuard, StatusArea, write_all
+from evalve.show.workers import worker_lines
 
-Mode = Literal["auto", "plain", "off"]
+Mode = Literal["auto", "plain", "workers", "off"]
+Workers = Mapping[tuple[str, str], str]
+"""How many samples run at once, in words, by experiment and evaluation."""
 
 MOST_LINES = 5
 QUIET_S = 2.0
 """A log hears nothing of runs shorter than this, nor two milestones within it."""
 REMINDER_S = 30.0
+REMINDER_OF_WORKERS_S = 5.0
 
 
 def make_progress(
@@ -28,8 +41,13 @@ def make_progress(
     stream_fd: int | None,
     environ: Mapping[str, str],
     now_s: Callable[[], float] = time.monotonic,
+    every_sample: Workers | None = None,
 ) -> Progress:
-    """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards."""
+    """The progress that suits where it is shown. The descriptor stays the caller's, to close afterwards.
+
+    With `every_sample` a log has a line for each, because they take minutes; it says how many run at once.
+    """
+    workers = mode == "workers"
     kind = choose(mode, tty=_is_terminal(stream_fd), notebook=in_notebook(), environ=environ)
     unicode = speaks_unicode(environ)
     view: View
@@ -38,9 +56,12 @@ def make_progress(
     elif kind == "off" or stream_fd is None:
         return SilentProgress()
     elif kind == "terminal":
-        view = TerminalView(stream_fd, Style(unicode=unicode, colour=not environ.get("NO_COLOR")))
+        style = Style(unicode=unicode, colour=not environ.get("NO_COLOR"))
+        view = TerminalView(stream_fd, style, workers=workers)
+    elif every_sample is not None and not workers:
+        view = SampleLinesView(stream_fd, every_sample, unicode=unicode)
     else:
-        view = PlainView(stream_fd, unicode=unicode)
+        view = PlainView(stream_fd, unicode=unicode, workers=workers)
     return LiveProgress(view, now_s=now_s)
 
 
@@ -48,7 +69,7 @@ def choose(
     mode: Mode, *, tty: bool, notebook: bool, environ: Mapping[str, str]
 ) -> Literal["off", "plain", "terminal", "notebook"]:
     """Which view: status lines only where someone looks at them and they can be drawn."""
-    if mode != "auto":
+    if mode in ("plain", "off"):
         return mode
     if notebook:
         return "notebook"
@@ -91,8 +112,10 @@ class TerminalView:
 
     interval_s = 0.2
 
-    def __init__(self, fd: int, style: Style) -> None:
+    def __init__(self, fd: int, style: Style, *, workers: bool = False) -> None:
+        """With `workers`, there is a line for each running sample too."""
         self._style = style
+        self._workers = workers
         self._area = StatusArea(fd, unicode=style.unicode)
         self._guard = OutputGuard(self._area)
         self._meter = UsageMeter()
@@ -103,7 +126,8 @@ class TerminalView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         columns, rows = self._area.size()
         # one column stays free, for the cursor; one row, for the line that the cursor is on
-        self._area.show(self._lines(running, now_s, columns - 1)[: rows - 1])
+        lines = self._lines(running, now_s, columns - 1)
+        self._area.show(lines[: rows - 1])
 
     def note(self, text: str) -> None:
         self._area.print(f"evalve: {text}")
@@ -117,8 +141,9 @@ class TerminalView:
 
     def _lines(self, running: Sequence[Watched], now_s: float, width: int) -> list[str]:
         usage = self._meter.read(now_s)
-        lines = [
-            status_line(
+        lines = []
+        for place, watched in enumerate(running[:MOST_LINES]):
+            line = status_line(
                 watched.tally,
                 now_s=now_s,
                 width=width,
@@ -127,8 +152,9 @@ class TerminalView:
                 usage=usage if place == 0 else None,
                 style=self._style,
             )
-            for place, watched in enumerate(running[:MOST_LINES])
-        ]
+            lines.append(line)
+            if self._workers:
+                lines += worker_lines(watched.tally, now_s=now_s, style=self._style, width=width)
         if len(running) > MOST_LINES:
             lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
         return lines
@@ -139,8 +165,10 @@ class PlainView:
 
     interval_s = 0.5
 
-    def __init__(self, fd: int, *, unicode: bool = True) -> None:
+    def __init__(self, fd: int, *, unicode: bool = True, workers: bool = False) -> None:
+        """With `workers`, each line is followed by one for each running sample."""
         self._fd: int | None = fd
+        self._workers = workers
         self._encoding = "utf-8" if unicode else "ascii"
 
     def open(self) -> None:
@@ -149,9 +177,16 @@ class PlainView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         for watched in running:
             quarters = _quarters(watched.tally)
-            if is_worth_a_line(watched, quarters, now_s):
+            if is_worth_a_line(
+                watched, quarters, now_s, REMINDER_OF_WORKERS_S if self._workers else REMINDER_S
+            ):
                 watched.spoken_s, watched.milestone = now_s, quarters
                 self._write(plain_line(watched.tally, now_s=now_s, rate_per_s=watched.rate_per_s))
+                for line in self._worker_lines(watched.tally, now_s):
+                    self._write(line)
+
+    def _worker_lines(self, tally: Tally, now_s: float) -> list[str]:
+        return worker_lines(tally, now_s=now_s, style=Style()) if self._workers else []
 
     def note(self, text: str) -> None:
         self._write(f"evalve: {text}")
@@ -173,12 +208,47 @@ class PlainView:
             self._fd = None
 
 
-def is_worth_a_line(watched: Watched, quarters: int, now_s: float) -> bool:
+class SampleLinesView(PlainView):
+    """Lines for a log of long samples: how many run at once, then one line for each that has ended."""
+
+    def __init__(self, fd: int, at_once: Workers, *, unicode: bool = True) -> None:
+        super().__init__(fd, unicode=unicode)
+        self._at_once = at_once
+
+    def draw(self, running: Sequence[Watched], now_s: float) -> None:
+        for watched in running:
+            self._catch_up(watched)
+
+    def ended(self, watched: Watched, now_s: float) -> None:
+        self._catch_up(watched)
+        self._write(last_line(watched.tally, now_s=now_s))
+
+    def _catch_up(self, watched: Watched) -> None:
+        """What was not told yet; `milestone` counts the lines about samples, and one for the beginning."""
+        tally = watched.tally
+        whose = f" ({legible(f'{tally.experiment}: {tally.evaluation}')})" if len(self._at_once) > 1 else ""
+        if watched.milestone == 0:
+            watched.milestone = 1
+            workers = self._at_once.get((tally.experiment, tally.evaluation)) or str(tally.limit or "?")
+            self._write(f"{_running_with(workers)}{whose}")
+        total = "?" if tally.total is None else tally.total
+        while watched.milestone <= ended_now(tally):
+            self._write(f"Completed {tally.skipped + watched.milestone}/{total} samples{whose}")
+            watched.milestone += 1
+
+
+def _running_with(workers: str) -> str:
+    if workers == "1":
+        return "Running sequential evaluation with 1 worker"
+    return f"Running concurrent evaluation with {workers} workers"
+
+
+def is_worth_a_line(watched: Watched, quarters: int, now_s: float, reminder_s: float = REMINDER_S) -> bool:
     """A quarter was passed a while after the last line, or it has been silent for long."""
     silent_s = now_s - watched.spoken_s
     # the last quarter is told when the evaluation has ended
     passed = watched.milestone < quarters < 4
-    return silent_s >= REMINDER_S or (passed and silent_s >= QUIET_S)
+    return silent_s >= reminder_s or (passed and silent_s >= QUIET_S)
 
 
 def _quarters(tally: Tally) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
@@ -145,7 +145,8 @@ class Told:
         return self.ran == 0 and self.done + self.skipped > 0 and not self.failed and not self.broken
 
     def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
+        """Its own values, not copies: what is inside them is plain already."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 def properties(told: Told) -> Iterator[tuple[str, object]]:
@@ -220,8 +221,8 @@ def summary_lines(
         for metric in map(MetricValue.from_plain, one.metrics):
             line = f"{metric.evaluator}  {metric.metric} {metric_text(metric)}  n={metric.observations}"
             yield f"  {visible(line)}"
-        if one.calls:
-            yield f"  {figures.calls(one.calls)}"
+        for who, made in figures.calls_by_role(one.calls):
+            yield f"  {made}" if who == "calls" else f"  {who}: {made}"
         if one.rows_changed:
             yield f"  {figures.rows_changed(one.rows_changed)}"
         if one.left_out:

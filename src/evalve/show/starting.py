@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evalve.errors import StorageError
+from evalve.show import agent_project
 
 FIRST_FILE = "eval_first.py"
 DATA_DIRECTORY = ".evalve/"
@@ -66,22 +67,31 @@ Type next:
 """
 
 
-def start(directory: Path) -> list[str]:
+def start(directory: Path, *, agents: bool = False) -> list[str]:
     """Writes what is missing, never over anything; returns what to tell the person."""
+    files = {FIRST_FILE: FIRST_EVALUATION}
+    if agents:
+        files = {
+            "evalve.yaml": agent_project.CONFIGURATION,
+            "agent.py": agent_project.AGENT,
+            "documents.jsonl": agent_project.documents(),
+        }
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        said = [_write_evaluation(directory / FIRST_FILE), _ignore_data(directory / ".gitignore")]
+        said = [_write(directory / name, text) for name, text in files.items()]
+        said.append(_ignore_data(directory / ".gitignore"))
     except OSError as error:
         raise StorageError(f"cannot write to {directory}: {error.strerror or error}") from error
     if directory.resolve() != Path.cwd():
         said.append(f"\nGo there first:\n  cd {directory}")
-    return [*said, *NEXT_STEPS.rstrip().split("\n")]
+    steps = agent_project.NEXT_STEPS if agents else NEXT_STEPS
+    return [*said, *steps.rstrip().split("\n")]
 
 
-def _write_evaluation(path: Path) -> str:
+def _write(path: Path, text: str) -> str:
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(FIRST_EVALUATION)
+            file.write(text)
     except FileExistsError:
         return f"kept   {path} (it exists already; nothing in it was changed)"
     return f"wrote  {path}"

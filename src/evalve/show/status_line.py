@@ -83,7 +83,7 @@ def status_line(
     style: Style = Style(),  # noqa: B008  # frozen, so one may serve all calls
 ) -> str:
     """The line for a terminal, at most `width` columns wide: what matters least is left out first."""
-    name = _legible(tally.evaluation, style)
+    name = legible(tally.evaluation, style)
     counts = _counts(tally, percent="{:.0f}%")
     name = shortened(name, max(NARROWEST_NAME, min(width // 3, width - 2 - len(counts))), style)
     parts = [
@@ -106,6 +106,8 @@ def plain_line(tally: Tally, *, now_s: float, rate_per_s: float | None) -> str:
         parts.append(_rate(rate_per_s))
     parts += failed_and_skipped(tally.failed, tally.failures, tally.skipped_now)
     parts.append(f"{tally.in_flight} in flight")
+    if tally.decided:
+        parts.append(f"at most {tally.limit} since {tally.decided}")
     if waiting := _waiting(tally):
         parts.append(f"waiting: {waiting}")
     if spent := tally.spent():
@@ -117,7 +119,7 @@ def plain_line(tally: Tally, *, now_s: float, rate_per_s: float | None) -> str:
         parts.append(f"ETA {duration(eta_s)}")
     else:
         parts.append(f"{duration(now_s - tally.started_s)} so far")
-    return f"evalve {_legible(tally.evaluation, Style())}: {', '.join(parts)}"
+    return f"evalve {legible(tally.evaluation, Style())}: {', '.join(parts)}"
 
 
 def last_line(tally: Tally, *, now_s: float) -> str:
@@ -128,7 +130,7 @@ def last_line(tally: Tally, *, now_s: float) -> str:
         parts.append(_rate(ended_now(tally) / elapsed_s))
     parts += failed_and_skipped(tally.failed, tally.failures, tally.skipped_now)
     parts.append(f"{'stopped after' if tally.stopping else 'took'} {duration(elapsed_s)}")
-    return f"evalve {_legible(tally.evaluation, Style())}: {', '.join(parts)}"
+    return f"evalve {legible(tally.evaluation, Style())}: {', '.join(parts)}"
 
 
 def ended_now(tally: Tally) -> int:
@@ -181,7 +183,7 @@ def shortened(text: str, width: int, style: Style) -> str:
     return kept + sign if width > 0 else ""
 
 
-def _legible(text: str, style: Style) -> str:
+def legible(text: str, style: Style = Style()) -> str:  # noqa: B008  # frozen, so one may serve all calls
     """One line, without what a terminal would obey."""
     text = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)
     return text if style.unicode else text.encode("ascii", "replace").decode("ascii")
@@ -214,7 +216,10 @@ def _bar(share: float, width: int, style: Style) -> str:
 def _moving_parts(tally: Tally, now_s: float, rate_per_s: float | None) -> list[_Part]:
     eta_s = _eta_s(tally, rate_per_s)
     time = duration(now_s - tally.started_s) if eta_s is None else f"ETA {duration(eta_s)}"
-    parts = [_Part(4, 2, (time,)), _Part(5, 4, (f"{tally.in_flight} in flight",))]
+    in_flight = f"{tally.in_flight} in flight"
+    # of how many is worth its room where that changes
+    texts = (f"{tally.in_flight} of {tally.limit} in flight", in_flight) if tally.decided else (in_flight,)
+    parts = [_Part(4, 2, (time,)), _Part(5, 4, texts)]
     if rate_per_s is not None:
         parts.append(_Part(3, 5, (_rate(rate_per_s),)))
     return parts
@@ -234,7 +239,7 @@ def _trouble_parts(tally: Tally, style: Style, *, with_classes: bool) -> list[_P
     if tally.skipped_now:
         parts.append(_Part(6, 5, (f"{tally.skipped_now} skipped",)))
     if waiting := _waiting(tally):
-        parts.append(_Part(7, 3, (f"waiting: {_legible(waiting, style)}",), YELLOW))
+        parts.append(_Part(7, 3, (f"waiting: {legible(waiting, style)}",), YELLOW))
     if spent := tally.spent():
         parts.append(_Part(7, 6, (spent,)))
     return parts

@@ -19,6 +19,7 @@ _HASH_DIGITS = 12
 Event = Mapping[str, Any]
 
 _PARTS = {
+    "agent": {"agent", "confinement", "ran_s"},
     "call": {"provider", "model", "request"},
     "file": {"name"},
     "left_out": {"text"},
@@ -42,6 +43,7 @@ class _Timeline:
         self._inner = indent + "    "
         self._before = Asked()
         self._kinds: dict[str, Callable[[Event], Iterator[str]]] = {
+            "agent": self._agent,
             "call": self._call,
             "file": self._file,
             "left_out": self._left_out,
@@ -69,6 +71,11 @@ class _Timeline:
         self._before = request
         if event.get("answer"):
             yield from self._text("answer", answered(str(event["answer"])))
+
+    def _agent(self, event: Event) -> Iterator[str]:
+        yield visible(figures.agent(event))
+        if event.get("problem"):
+            yield from self._text("problem", str(event["problem"]))
 
     def _asked(self, request: Asked) -> Iterator[str]:
         """A conversation grows from call to call: what the call before had said is not shown again."""
@@ -151,6 +158,8 @@ class _Timeline:
 
 
 def _call_parts(event: Event) -> Iterator[str]:
+    if event.get("role"):
+        yield f"by the {event['role']}"
     yield f"{event.get('provider')}/{event.get('model')}"
     if event.get("status") is not None:
         yield str(event["status"])

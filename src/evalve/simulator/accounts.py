@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalve.simulator.asks import Ask
-from evalve.simulator.behaviour import DIMENSIONS, Dimension, Limits, PromptCache, Ramp
-from evalve.simulator.buckets import Bucket
+from evalve.simulator.behaviour import PromptCache, Ramp
+from evalve.simulator.ledger import Ledger
 from evalve.simulator.tokens import count_bytes
+
+_STEP_TOKENS = 128
+"""OpenAI's cache counts in steps of this many."""
+_MOST_PREFIXES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class InputUsage:
-    """Input tokens: those counted anew, those written to the prompt cache, those read from it."""
+    """Input tokens: those counted anew, those written to the prompt cache, those read from it.
+
+    `hour_tokens` are those of the written ones that are kept for an hour. `cached_tokens` are those of the
+    fresh ones that an automatic cache had: cheaper, and counted as fresh.
+    """
 
     fresh_tokens: int
     written_tokens: int = 0
     read_tokens: int = 0
+    cached_tokens: int = 0
+    hour_tokens: int = 0
 
     @property
     def charged_tokens(self) -> int:
@@ -28,40 +39,13 @@ class InputUsage:
 class Account:
     """What one key has used of one pool of models."""
 
-    def __init__(self, now_s: float) -> None:
-        self.limits = Limits()
-        self.buckets: dict[str, Bucket] = {}
+    def __init__(self, ledger: Ledger, now_s: float) -> None:
+        self.ledger = ledger
         self.in_flight = 0
         self._ramp_started_s = now_s
         self._ramp_before = 0
         self._ramp_now = 0
         self._prefixes: dict[bytes, float] = {}
-
-    def adopt(self, limits: Limits, *, foreign_share: float, now_s: float) -> None:
-        """These limits from now on; what was used stays used."""
-        self.limits = limits
-        for dimension in DIMENSIONS:
-            per_minute = limits.per_minute(dimension)
-            if per_minute is None:
-                self.buckets.pop(dimension, None)
-                continue
-            rate_per_s = per_minute / 60.0
-            depth = rate_per_s * limits.depth_of(dimension)
-            if dimension in self.buckets:
-                self.buckets[dimension].resize(
-                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
-                )
-            else:
-                self.buckets[dimension] = Bucket(
-                    rate_per_s=rate_per_s, depth=depth, now_s=now_s, foreign_share=foreign_share
-                )
-
-    def bucket(self, dimension: Dimension, now_s: float) -> Bucket | None:
-        """A dimension's bucket as it is at this instant."""
-        bucket = self.buckets.get(dimension)
-        if bucket is not None:
-            bucket.refresh(now_s)
-        return bucket
 
     def ramp_wait_s(self, ramp: Ramp, now_s: float) -> float | None:
         """Seconds until the next interval, if this one has taken its part."""
@@ -77,24 +61,48 @@ class Account:
     def count_for_ramp(self) -> None:
         self._ramp_now += 1
 
-    def input_usage(self, ask: Ask, cache: PromptCache, now_s: float) -> tuple[InputUsage, list[bytes]]:
-        """What the request's input is charged as, and the prefixes that its answer leaves in the cache."""
+    def input_usage(
+        self, ask: Ask, cache: PromptCache, now_s: float
+    ) -> tuple[InputUsage, dict[bytes, float]]:
+        """What the input is charged as, and which prefixes its answer leaves in the cache for how long."""
         total = ask.input_tokens
-        if ask.api != "anthropic" or not any(part.cached_up_to_here for part in ask.parts):
-            return InputUsage(total), []
-        read = marked = size_bytes = 0
-        prefixes: list[bytes] = []
+        if ask.api != "anthropic":
+            return self._automatic_usage(ask, total, cache, now_s)
+        if not any(part.cached_up_to_here for part in ask.parts):
+            return InputUsage(total), {}
+        read = marked = hour = size_bytes = 0
+        prefixes: dict[bytes, float] = {}
         running = hashlib.blake2b(digest_size=16)
         for part in ask.parts:
             running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
             size_bytes += part.size_bytes
             if part.cached_up_to_here and count_bytes(size_bytes) >= cache.minimum_tokens:
-                marked = min(total, count_bytes(size_bytes))
-                prefixes.append(running.digest())
-                if self._prefixes.get(prefixes[-1], 0.0) > now_s:
-                    read = marked
-        return InputUsage(total - marked, marked - read, read), prefixes
+                before, marked = marked, min(total, count_bytes(size_bytes))
+                hour += (marked - before) if part.for_an_hour else 0
+                prefixes[running.digest()] = cache.ttl_s * (12 if part.for_an_hour else 1)
+                if self._prefixes.get(running.digest(), 0.0) > now_s:
+                    read, hour = marked, 0
+        return InputUsage(total - marked, marked - read, read, hour_tokens=hour), prefixes
 
-    def keep_prefixes(self, prefixes: list[bytes], cache: PromptCache, now_s: float) -> None:
-        for prefix in prefixes:
-            self._prefixes[prefix] = now_s + cache.ttl_s
+    def _automatic_usage(
+        self, ask: Ask, total: int, cache: PromptCache, now_s: float
+    ) -> tuple[InputUsage, dict[bytes, float]]:
+        if total < cache.automatic_minimum_tokens:
+            return InputUsage(total), {}
+        cached = size_bytes = 0
+        prefixes: dict[bytes, float] = {}
+        running = hashlib.blake2b(digest_size=16)
+        for part in ask.parts:
+            running.update(f"{part.size_bytes}:{part.text}".encode("utf-8", "surrogatepass"))
+            size_bytes += part.size_bytes
+            if count_bytes(size_bytes) >= cache.automatic_minimum_tokens:
+                prefixes[running.digest()] = cache.ttl_s
+                if self._prefixes.get(running.digest(), 0.0) > now_s:
+                    cached = min(total, count_bytes(size_bytes) // _STEP_TOKENS * _STEP_TOKENS)
+        return InputUsage(total, cached_tokens=cached), prefixes
+
+    def keep_prefixes(self, prefixes: Mapping[bytes, float], now_s: float) -> None:
+        if len(self._prefixes) + len(prefixes) > _MOST_PREFIXES:
+            self._prefixes.clear()
+        for prefix, ttl_s in prefixes.items():
+            self._prefixes[prefix] = now_s + ttl_s

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from evalve.simulator.conversations import tool_rounds_of, tools_of
 from evalve.simulator.tokens import Part, count_parts
 
 ApiName = Literal["anthropic", "openai", "gemini"]
@@ -39,11 +40,22 @@ class Ask:
     forced_tool: ForcedTool | None = None
     choices: int = 1
     include_usage: bool = False
+    thinks: bool = True
 
     @property
     def prompt(self) -> str:
         """All text of the request, in the order in which a model reads it."""
         return "\n".join(part.text for part in self.parts)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that the model may call."""
+        return tuple(tool.name for tool in tools_of(self.body))
+
+    @property
+    def tool_rounds(self) -> tuple[tuple[str, ...], ...]:
+        """What tools answered in this conversation, each time that the model called some."""
+        return tool_rounds_of(self.body)
 
     @property
     def input_tokens(self) -> int:

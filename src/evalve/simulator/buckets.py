@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """A client that waited exactly as long as it was told must not fail by the last bit of a float."""
+
+
+class Counting(Protocol):
+    """One limit, however it is counted: what is left of it, and how long until it covers a need."""
+
+    rate_per_s: float
+    depth: float
+    level: float
+
+    def resize(self, *, rate_per_s: float, depth: float, now_s: float, foreign_share: float) -> None: ...
+
+    def refresh(self, now_s: float) -> None: ...
+
+    def covers(self, need: float) -> bool: ...
+
+    def wait_s(self, need: float) -> float: ...
+
+    def charge(self, amount: float) -> None: ...
+
+    def charge_refusal(self) -> None: ...
+
+    def full_in_s(self) -> float: ...
+
+    def start_production(self, tokens_per_s: float, tokens: float) -> None: ...
+
+    def end_production(
+        self, tokens_per_s: float, *, produced: float, unproduced: float, correction: float
+    ) -> None: ...
 
 
 class Bucket:
@@ -61,12 +90,12 @@ class Bucket:
 
     def covers(self, need: float) -> bool:
         """Whether a request that needs so much may start; a full bucket lets even a larger one start."""
-        return self.level + _ROUNDING >= min(need, self.depth)
+        return self.level + ROUNDING >= min(need, self.depth)
 
     def wait_s(self, need: float) -> float:
         """At most so many seconds until it covers the need if nobody else comes; output in flight counts."""
         missing = min(need, self.depth) - self.level
-        if missing <= _ROUNDING:
+        if missing <= ROUNDING:
             return 0.0
         if self.refill_per_s <= 0:
             return math.inf
@@ -94,7 +123,9 @@ class Bucket:
         self._production_per_s += tokens_per_s
         self._unproduced += tokens
 
-    def end_production(self, tokens_per_s: float, *, unproduced: float, correction: float) -> None:
+    def end_production(
+        self, tokens_per_s: float, *, produced: float, unproduced: float, correction: float
+    ) -> None:
         """The answer ended; the correction is what it produced beyond (or short of) its pace."""
         self._producers -= 1
         if self._producers:
@@ -123,7 +154,7 @@ class Shortage:
 
 
 def take(
-    buckets: Mapping[str, Bucket], costs: Mapping[str, Cost], *, now_s: float, refusals_count: bool = False
+    buckets: Mapping[str, Counting], costs: Mapping[str, Cost], *, now_s: float, refusals_count: bool = False
 ) -> Shortage | None:
     """Charge every dimension, or none and say which one is short.
 
@@ -157,7 +188,7 @@ class Production:
 
     __slots__ = ("_buckets", "_duration_s", "_started_s", "_tokens")
 
-    def __init__(self, buckets: list[Bucket], *, tokens: int, duration_s: float, now_s: float) -> None:
+    def __init__(self, buckets: Sequence[Counting], *, tokens: int, duration_s: float, now_s: float) -> None:
         self._buckets = buckets
         self._tokens = tokens
         self._duration_s = duration_s
@@ -179,6 +210,7 @@ class Production:
             if self._duration_s > 0:
                 bucket.end_production(
                     self._tokens / self._duration_s,
+                    produced=produced,
                     unproduced=max(0.0, self._tokens - charged),
                     correction=produced - charged,
                 )

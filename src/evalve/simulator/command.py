@@ -9,12 +9,15 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from evalve.errors import OptionError
-from evalve.simulator.behaviour import Behaviour
+from evalve.simulator.behaviour import Behaviour, OpenAICharging, OutputCharging
+from evalve.simulator.draws import LengthKind
 from evalve.simulator.faults import FAULTS
-from evalve.simulator.reading import read_behaviour, read_file
+from evalve.simulator.habits import Headers, RetryAfter
+from evalve.simulator.limits import Window
+from evalve.simulator.reading import read_behaviour, read_file, read_plain
 from evalve.simulator.server import Simulator
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
@@ -28,13 +31,37 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ),
     ("tokens-per-minute", "limits.tokens_per_minute", float, "input and output tokens a minute together"),
     ("count-tokens-per-minute", "limits.count_tokens_per_minute", float, "requests to count tokens a minute"),
-    ("depth-s", "limits.depth_s", float, "seconds of its rate that a bucket holds (60)"),
+    ("window", "limits.window", str, "how limits are counted: in buckets (default) or in windows"),
+    ("window-s", "limits.window_s", float, "the time that a limit is for: 1 is a second's limit (60)"),
+    ("depth-s", "limits.depth_s", float, "seconds of its rate that a bucket holds (as many as --window-s)"),
+    (
+        "headers",
+        "headers",
+        str,
+        "what headers state: the truth, for --window-s (window, the default), as if it were counted over "
+        "another time, or nothing",
+    ),
+    (
+        "retry-after",
+        "retry_after",
+        str,
+        "how refusals say when to come back: in whole seconds, exactly, in retry-after-ms, as an HTTP date, "
+        "or not at all (default: as the provider does)",
+    ),
+    ("refuse-at-random", "refuse_at_random.share", float, "refuse this share, whatever the limits say"),
+    ("refuse-at-random-for-s", "refuse_at_random.for_s", float, "only so long; then all is well again"),
+    (
+        "refuse-at-random-wait-s",
+        "refuse_at_random.wait_s",
+        float,
+        "when such refusals say to come back (0.5)",
+    ),
     ("concurrency", "limits.concurrency", int, "requests at the same time"),
     ("latency-s", "latency.median_s", float, "seconds that every answer takes"),
     ("latency-sigma", "latency.sigma", float, "spread of the latency, lognormal"),
     ("per-output-token-s", "latency.per_output_token_s", float, "seconds more for each output token"),
     ("first-token-s", "latency.first_token_s", float, "seconds until a stream's first token"),
-    ("output", "output.kind", str, "how long answers are: answer, fixed, max_tokens or lognormal"),
+    ("output", "output.kind", str, "how long answers are"),
     ("output-tokens", "output.tokens", int, "length of answers in tokens"),
     ("output-sigma", "output.sigma", float, "spread of the answers' length, lognormal"),
     ("output-share", "output.share", float, "length of answers as a share of max_tokens"),
@@ -46,12 +73,23 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("other-traffic", "other_traffic", float, "share of every limit that others use"),
     ("clock-skew-s", "clock_skew_s", float, "seconds by which the provider's clock is wrong"),
     ("hang-s", "faults.hang_s", float, "seconds that a hung answer hangs"),
-    ("output-charging", "output_charging", str, "Anthropic's rule: produced or max_tokens"),
-    ("openai-charging", "openai_charging", str, "OpenAI's rule: max or sum"),
+    ("output-charging", "output_charging", str, "Anthropic's rule"),
+    ("openai-charging", "openai_charging", str, "OpenAI's rule"),
     ("remember-requests", "remember_requests", int, "how many of the latest requests are kept"),
     ("seed", "seed", int, "of all that is drawn"),
 )
 """Each flag, the setting that it is, its type, its help."""
+_CHOICES = {
+    path: "|".join(get_args(choices))
+    for path, choices in {
+        "limits.window": Window,
+        "headers": Headers,
+        "retry_after": RetryAfter,
+        "output.kind": LengthKind,
+        "output_charging": OutputCharging,
+        "openai_charging": OpenAICharging,
+    }.items()
+}
 _HIGHEST_PORT = 65535
 
 
@@ -71,13 +109,18 @@ def main(argv: Sequence[str] | None = None, *, ready: Callable[[str], None] = la
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evalve simulate",
-        description="A provider that behaves like one: Anthropic Messages and OpenAI Chat Completions with "
-        "limits, latency and faults, on 127.0.0.1. Flags override the file.",
+        description="A provider that behaves like one: Anthropic Messages, OpenAI Chat Completions and "
+        "Responses, and Gemini's generateContent with limits, latency and faults, on 127.0.0.1. "
+        "Flags override the file.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to serve on (default: any free one)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON or YAML")
+    parser.add_argument(
+        "--answers", type=Path, metavar="FILE", help="what the model says, as JSON or YAML: texts or turns"
+    )
     for flag, path, kind, text in _FLAGS:
-        parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=kind.__name__.upper(), help=text)
+        metavar = _CHOICES.get(path, kind.__name__.upper())
+        parser.add_argument(f"--{flag}", dest=path, type=kind, metavar=metavar, help=text)
     parser.add_argument(
         "--fault", action="append", default=[], metavar="KIND=P", help=f"probability of {', '.join(FAULTS)}"
     )
@@ -101,6 +144,8 @@ def behaviour_from(said: argparse.Namespace) -> Behaviour:
         given = {"output.kind": "fixed", **given}  # whoever gives a length wants it
     for path, value in given.items():
         _put(plain, path.split("."), value)
+    if said.answers is not None:
+        plain["answers"] = read_plain(said.answers)
     for fault in said.fault:
         kind, _, probability = fault.partition("=")
         try:

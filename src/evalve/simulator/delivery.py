@@ -10,13 +10,13 @@ from aiohttp import web
 
 from evalve.clock import Clock
 from evalve.simulator.answers import Output
+from evalve.simulator.apis.wire import Api, Events, encoded
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.faults import Fault
 from evalve.simulator.provider import Admission
 from evalve.simulator.recent import Seen
 from evalve.simulator.replies import failed, reply_headers
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, Events, encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Delivery:
             duration_s += self.behaviour.faults.slow_stream_s * len(events.pieces)
         await self._wait(self.fate.first_token_s)
         self._start_output(duration_s)
-        headers = {**self._headers(), "content-type": "text/event-stream; charset=utf-8"}
+        headers = {**self._headers(), "content-type": events.content_type}
         response = web.StreamResponse(headers=headers)
         await response.prepare(self.request)
         await response.write(events.opening)

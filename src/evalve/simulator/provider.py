@@ -9,10 +9,12 @@ from typing import Literal
 
 from evalve.simulator.accounts import Account, InputUsage
 from evalve.simulator.asks import Ask
-from evalve.simulator.behaviour import Behaviour, Limits
-from evalve.simulator.buckets import Cost, Production, Shortage, take
+from evalve.simulator.behaviour import Behaviour
+from evalve.simulator.buckets import Cost, Production, Shortage
+from evalve.simulator.ledger import Ledger
+from evalve.simulator.limits import Limits
 
-RefusalKind = Literal["rate_limit", "concurrency", "ramp", "spend", "too_large"]
+RefusalKind = Literal["rate_limit", "concurrency", "ramp", "spend", "too_large", "random"]
 _TOKEN_COUNT = {"count_tokens": Cost(1, 1)}
 
 
@@ -23,7 +25,8 @@ class Refusal:
     kind: RefusalKind
     dimension: str | None = None
     wait_s: float | None = None
-    limit_per_minute: float = 0.0
+    limit: float = 0.0
+    window_s: float = 60.0
     used: float = 0.0
     requested: float = 0.0
 
@@ -41,7 +44,7 @@ class Admission:
         *,
         usage: InputUsage,
         costs: Mapping[str, Cost],
-        prefixes: list[bytes],
+        prefixes: Mapping[bytes, float],
         ordinal: int,
     ) -> None:
         self._provider = provider
@@ -56,11 +59,11 @@ class Admission:
     def start_output(self, *, tokens: int, duration_s: float, now_s: float) -> None:
         """The first token is there; so many will follow within this time."""
         behaviour = self._provider.behaviour
-        self.account.keep_prefixes(self._prefixes, behaviour.prompt_cache, now_s)
+        self.account.keep_prefixes(self._prefixes, now_s)
         live = self.ask.api == "anthropic" and behaviour.output_charging == "produced"
         dimensions = ("output_tokens", "tokens") if live else ()
-        buckets = [self.account.buckets[name] for name in dimensions if name in self.account.buckets]
-        self._production = Production(buckets, tokens=tokens, duration_s=duration_s, now_s=now_s)
+        countings = self.account.ledger.countings(dimensions)
+        self._production = Production(countings, tokens=tokens, duration_s=duration_s, now_s=now_s)
 
     def end_output(self, *, now_s: float, produced: int | None = None) -> int:
         """The answer is complete or broken off; without a figure, what its pace gives until now."""
@@ -75,10 +78,8 @@ class Admission:
     def give_tokens_back(self, now_s: float) -> None:
         """The server failed before it worked: the request counts, its tokens do not."""
         for dimension, cost in self._costs.items():
-            if dimension != "requests" and dimension in self.account.buckets:
-                bucket = self.account.buckets[dimension]
-                bucket.refresh(now_s)
-                bucket.charge(-cost.charge)
+            if dimension != "requests":
+                self.account.ledger.charge(dimension, -cost.charge, now_s)
 
     def _settle(self, produced: int, now_s: float) -> None:
         """Correct a charge that was made by the maximum when the request came."""
@@ -90,10 +91,8 @@ class Admission:
         elif behaviour.output_charging == "max_tokens":
             by_maximum = {"output_tokens": produced, "tokens": self.input.charged_tokens + produced}
         for dimension, actual in by_maximum.items():
-            if dimension in self.account.buckets and dimension in self._costs:
-                bucket = self.account.buckets[dimension]
-                bucket.refresh(now_s)
-                bucket.charge(actual - self._costs[dimension].charge)
+            if dimension in self._costs:
+                self.account.ledger.charge(dimension, actual - self._costs[dimension].charge, now_s)
 
     def release(self) -> None:
         self.account.in_flight -= 1
@@ -115,23 +114,40 @@ class Provider:
         self.behaviour = behaviour
         for (_, _, pool), account in self._accounts.items():
             limits = behaviour.models.get(pool, behaviour.limits)
-            account.adopt(limits, foreign_share=behaviour.other_traffic, now_s=now_s)
+            account.ledger.adopt(
+                limits,
+                headers=behaviour.headers,
+                refuse_at_random=behaviour.refuse_at_random,
+                foreign_share=behaviour.other_traffic,
+                now_s=now_s,
+            )
 
     def account(self, ask: Ask, key_hash: str, now_s: float) -> Account:
         pool, limits = self._pool_of(ask.model)
         name = (ask.api, key_hash, pool)
         account = self._accounts.get(name)
         if account is None:
-            account = self._accounts[name] = Account(now_s)
-            account.adopt(limits, foreign_share=self.behaviour.other_traffic, now_s=now_s)
+            ledger = Ledger(
+                limits,
+                headers=self.behaviour.headers,
+                refuse_at_random=self.behaviour.refuse_at_random,
+                foreign_share=self.behaviour.other_traffic,
+                now_s=now_s,
+            )
+            account = self._accounts[name] = Account(ledger, now_s)
         return account
 
-    def admit(self, ask: Ask, key_hash: str, now_s: float) -> Admission | Refusal:
-        """Let the request in and charge it, or say why not; a refusal uses up nothing, but see `take`."""
+    def admit(
+        self, ask: Ask, key_hash: str, now_s: float, *, luck: float | None = None
+    ) -> Admission | Refusal:
+        """Let the request in and charge it, or say why not; a refusal uses up nothing, but see `take`.
+
+        `luck`, from 0 to below 1, decides whether it is refused at random; without, the account draws it.
+        """
         account = self.account(ask, key_hash, now_s)
         usage, prefixes = account.input_usage(ask, self.behaviour.prompt_cache, now_s)
-        costs = costs_of(ask, usage, self.behaviour) if account.buckets else {}
-        refusal = self._refusal(ask, account, costs, now_s)
+        costs = costs_of(ask, usage, self.behaviour) if account.ledger.counted else {}
+        refusal = self._refusal(ask, account, costs, now_s, luck)
         if refusal is not None:
             return refusal
         account.count_for_ramp()
@@ -145,7 +161,7 @@ class Provider:
     def admit_count(self, ask: Ask, key_hash: str, now_s: float) -> Refusal | None:
         """Let a request to count tokens in, which has its own limit."""
         account = self.account(ask, key_hash, now_s)
-        shortage = take(account.buckets, _TOKEN_COUNT, now_s=now_s)
+        shortage = account.ledger.take(_TOKEN_COUNT, now_s)
         return None if shortage is None else _rate_refusal(shortage, account, _TOKEN_COUNT)
 
     def count_spending(self, usage: InputUsage, output_tokens: int) -> None:
@@ -154,33 +170,36 @@ class Provider:
             self._spent_usd += usage.charged_tokens * cap.input_usd_per_million / 1e6
             self._spent_usd += output_tokens * cap.output_usd_per_million / 1e6
 
-    def _refusal(self, ask: Ask, account: Account, costs: Mapping[str, Cost], now_s: float) -> Refusal | None:
+    def _refusal(
+        self, ask: Ask, account: Account, costs: Mapping[str, Cost], now_s: float, luck: float | None
+    ) -> Refusal | None:
+        at_random, openai = self.behaviour.refuse_at_random, ask.api == "openai"
         refusal = self._refusal_before_buckets(ask, account, costs, now_s)
-        openai = ask.api == "openai"
+        if refusal is None and at_random is not None and account.ledger.refuses_at_random(now_s, luck):
+            refusal = Refusal("random", wait_s=at_random.wait_s)
         if refusal is None:
-            shortage = take(account.buckets, costs, now_s=now_s, refusals_count=openai)
+            shortage = account.ledger.take(costs, now_s, refusals_count=openai)
             return None if shortage is None else _rate_refusal(shortage, account, costs)
-        if openai and "requests" in account.buckets:
-            account.buckets["requests"].refresh(now_s)
-            account.buckets["requests"].charge_refusal()
+        if openai:
+            account.ledger.charge_refusal(now_s)
         return refusal
 
     def _refusal_before_buckets(
         self, ask: Ask, account: Account, costs: Mapping[str, Cost], now_s: float
     ) -> Refusal | None:
-        cap, ramp, limits = self.behaviour.spend_cap, self.behaviour.ramp, account.limits
+        cap, ramp, limits = self.behaviour.spend_cap, self.behaviour.ramp, account.ledger.limits
         if cap is not None and (
             (cap.calls is not None and self._admitted >= cap.calls)
             or (cap.usd is not None and self._spent_usd >= cap.usd)
         ):
             return Refusal("spend")
         if limits.concurrency is not None and account.in_flight >= limits.concurrency:
-            return Refusal("concurrency", limit_per_minute=limits.concurrency)
+            return Refusal("concurrency", limit=limits.concurrency)
         if ask.api == "openai" and limits.tokens_per_minute is not None:
             requested = costs["tokens"].need
             if requested > limits.tokens_per_minute:  # OpenAI never serves it, however long one waits
                 limit = limits.tokens_per_minute
-                return Refusal("too_large", "tokens", limit_per_minute=limit, requested=requested)
+                return Refusal("too_large", "tokens", limit=limit, requested=requested)
         if ramp is not None:
             wait_s = account.ramp_wait_s(ramp, now_s)
             if wait_s is not None:
@@ -215,12 +234,13 @@ def costs_of(ask: Ask, usage: InputUsage, behaviour: Behaviour) -> Mapping[str, 
 
 
 def _rate_refusal(shortage: Shortage, account: Account, costs: Mapping[str, Cost]) -> Refusal:
-    bucket = account.buckets[shortage.dimension]
+    counted, window_s = account.ledger.counted[shortage.dimension], account.ledger.limits.window_s
     return Refusal(
         "rate_limit",
         shortage.dimension,
         shortage.wait_s,
-        limit_per_minute=bucket.rate_per_s * 60.0,
-        used=bucket.depth - shortage.level,
+        limit=counted.rate_per_s * window_s,
+        window_s=window_s,
+        used=counted.depth - shortage.level,
         requested=costs[shortage.dimension].need,
     )

@@ -12,10 +12,12 @@ import yaml
 
 from evalve.errors import OptionError
 from evalve.options import suggestion
-from evalve.simulator.answers import read_script
-from evalve.simulator.behaviour import Behaviour, Limits, PromptCache, Ramp, SpendCap
+from evalve.simulator.behaviour import Behaviour, PromptCache, Ramp, SpendCap
 from evalve.simulator.draws import Latency, OutputLength
 from evalve.simulator.faults import Faults
+from evalve.simulator.habits import RefuseAtRandom
+from evalve.simulator.limits import Limits
+from evalve.simulator.scripts import read_script
 
 T = TypeVar("T")
 _RECORDS: dict[str, type[Any]] = {
@@ -26,6 +28,7 @@ _RECORDS: dict[str, type[Any]] = {
     "ramp": Ramp,
     "spend_cap": SpendCap,
     "prompt_cache": PromptCache,
+    "refuse_at_random": RefuseAtRandom,
 }
 
 
@@ -52,13 +55,18 @@ def read_behaviour(plain: Any) -> Behaviour:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The plain data of a JSON or YAML file."""
+    """The settings of a JSON or YAML file, as plain data."""
+    plain = read_plain(path)
+    return dict(_mapping(plain if plain is not None else {}, str(path)))
+
+
+def read_plain(path: Path) -> Any:
+    """What a JSON or YAML file holds."""
     try:
         text = path.read_text(encoding="utf-8")
-        plain = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise OptionError(f"{path}: cannot be read as settings of the simulator: {error}") from error
-    return dict(_mapping(plain if plain is not None else {}, str(path)))
 
 
 def _record(record: type[T], plain: Any, name: str) -> T:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
-from evalve.simulator.wire import Api, Failure, encoded, http_date
+from evalve.simulator.apis.wire import Api, Failure, encoded, http_date
 
 
 def reply_headers(
@@ -16,7 +16,9 @@ def reply_headers(
 ) -> dict[str, str]:
     """The headers of an answer that is sent now, by the provider's own clock."""
     epoch_s = clock.utc_now().timestamp() + clock_skew_s
-    headers = {} if account is None else api.limit_headers(account, now_s=clock.now_s(), epoch_s=epoch_s)
+    headers: dict[str, str] = {}
+    if account is not None:
+        headers = api.limit_headers(account.ledger.statements(clock.now_s()), epoch_s=epoch_s)
     headers["content-type"] = "application/json"
     headers["date"] = http_date(math.floor(epoch_s))
     headers[api.request_id_header] = f"req_{identity}"

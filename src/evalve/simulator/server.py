@@ -16,19 +16,13 @@ from aiohttp.web_request import BaseRequest
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.errors import OptionError
-from evalve.simulator.anthropic_api import AnthropicApi
 from evalve.simulator.behaviour import Behaviour
-from evalve.simulator.gemini_api import gemini_api
-from evalve.simulator.openai_api import OpenAIApi
 from evalve.simulator.reading import read_behaviour
 from evalve.simulator.service import Service
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api
 
 _HOST = "127.0.0.1"
 _LARGEST_BODY_BYTES = 32 * 1024 * 1024
-_APIS: dict[str, Api] = {"/v1/messages": AnthropicApi(), "/v1/chat/completions": OpenAIApi()}
-_COUNT_TOKENS = "/v1/messages/count_tokens"
 
 
 class Simulator:
@@ -134,21 +128,23 @@ class Simulator:
             thread.join()
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.path
-        api = _APIS.get(path) or gemini_api(path, request.rel_url.query_string)
-        try:
-            if api is not None and request.method == "POST":
-                return await self._service.answer(request, api)
-            if path == _COUNT_TOKENS and request.method == "POST":
-                return await self._service.count_tokens(request)
-        except web.HTTPRequestEntityTooLarge:
-            return self._service.too_big(request, api or _APIS["/v1/messages"])
+        path, query, routes = request.rel_url.path, request.rel_url.query_string, self._service.routes
         if path.startswith("/_simulator/"):
             return await self._control(request, f"{request.method} {path}")
-        anthropic = path.startswith("/v1/messages") or "anthropic-version" in request.headers
-        return self._service.not_found(
-            request, _APIS["/v1/messages" if anthropic else "/v1/chat/completions"]
-        )
+        try:
+            if request.method == "POST" and (api := routes.answering(path, query)) is not None:
+                return await self._service.answer(request, api)
+            if request.method == "POST" and (counting := routes.counting(path, query)) is not None:
+                return await self._service.count_tokens(request, counting)
+        except web.HTTPRequestEntityTooLarge:
+            return self._service.too_big(request, routes.nearest(path, query, request.headers))
+        if request.method == "HEAD" and path == "/":
+            return web.Response()  # Claude Code asks before its first call whether anybody is there
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            return web.Response(status=426)  # Codex then goes on over HTTP
+        if request.method == "GET" and (stored := self._service.stored(request)) is not None:
+            return stored
+        return self._service.not_found(request, routes.nearest(path, query, request.headers))
 
     async def _control(self, request: BaseRequest, what: str) -> web.StreamResponse:
         """The back door: statistics, reset, another behaviour, the latest requests."""

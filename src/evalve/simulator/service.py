@@ -12,7 +12,8 @@ from aiohttp import web
 from evalve.clock import Clock
 from evalve.simulator.accounts import Account
 from evalve.simulator.answers import output_for
-from evalve.simulator.anthropic_api import AnthropicApi
+from evalve.simulator.apis.routes import Routes
+from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
@@ -21,9 +22,6 @@ from evalve.simulator.provider import Admission, Provider, Refusal
 from evalve.simulator.recent import Recent, Seen, redacted
 from evalve.simulator.replies import failed, reply_headers
 from evalve.simulator.stats import Stats
-from evalve.simulator.wire import Api, FailureKind, encoded
-
-_ANTHROPIC = AnthropicApi()
 
 
 @dataclass(slots=True)
@@ -45,6 +43,7 @@ class Service:
 
     def __init__(self, behaviour: Behaviour, clock: Clock) -> None:
         self.stats = Stats()
+        self.routes = Routes()
         self.recent = Recent(behaviour.remember_requests)
         self._provider = Provider(behaviour)
         self._clock = clock
@@ -62,6 +61,7 @@ class Service:
     def reset(self) -> None:
         """Forget all that was seen and used; calls in flight are counted no more."""
         self.stats = Stats()
+        self.routes = Routes()
         self.recent.clear()
         self._provider = Provider(self.behaviour)
 
@@ -86,7 +86,10 @@ class Service:
             size_bytes=len(arrival.raw),
             now_s=arrival.now_s,
         )
-        admission = provider.admit(ask, arrival.key_hash, arrival.now_s)
+        luck: float | None = None
+        if self.behaviour.refuse_at_random is not None:
+            luck = Draw(self.behaviour.seed, ask.digest, seen_before).of("refusal").random()
+        admission = provider.admit(ask, arrival.key_hash, arrival.now_s, luck=luck)
         if isinstance(admission, Refusal):
             return self._refused(arrival, ask, admission)
         stats.count_admission(in_flight=provider.in_flight, now_s=arrival.now_s)
@@ -118,13 +121,13 @@ class Service:
             delivery.abandon()
             return web.Response()
 
-    async def count_tokens(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def count_tokens(self, request: web.BaseRequest, api: CountingApi) -> web.StreamResponse:
         """A request for the size of a prompt."""
-        arrival = self._arrival(request, _ANTHROPIC, await request.read())
+        arrival = self._arrival(request, api, await request.read())
         self.stats.token_counts += 1
         try:
             self._check_key(arrival)
-            ask = _ANTHROPIC.read_for_count(_parsed(arrival.raw), arrival.digest)
+            ask = api.read_for_count(_parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -133,9 +136,21 @@ class Service:
         if refusal is not None:
             return self._refused(arrival, ask, refusal)
         arrival.seen.outcome = "200"
-        return web.Response(
-            body=encoded({"input_tokens": ask.input_tokens}), headers=self._headers(arrival, None)
-        )
+        return web.Response(body=encoded(api.count_body(ask)), headers=self._headers(arrival, None))
+
+    def stored(self, request: web.BaseRequest) -> web.Response | None:
+        """What a GET finds: models, or an earlier response; None where there is nothing."""
+        path, query = request.rel_url.path, request.rel_url.query_string
+        found = self.routes.stored(path, request.headers, self.behaviour.models)
+        if found is None:
+            return None
+        arrival = self._arrival(request, self.routes.nearest(path, query, request.headers), b"")
+        try:
+            self._check_key(arrival)
+        except PermissionError:
+            return self._rejected(arrival, "key")
+        arrival.seen.outcome = "200"
+        return web.Response(body=encoded(found), headers=self._headers(arrival, None))
 
     def not_found(self, request: web.BaseRequest, api: Api) -> web.Response:
         return self._rejected(self._arrival(request, api, b""), "not_found")
@@ -166,7 +181,8 @@ class Service:
         return failed(arrival.api, failure, self._headers(arrival, None))
 
     def _refused(self, arrival: Arrival, ask: Ask, refusal: Refusal) -> web.Response:
-        failure = arrival.api.refusal(refusal, ask)
+        epoch_s = self._clock.utc_now().timestamp() + self.behaviour.clock_skew_s
+        failure = arrival.api.refusal(refusal, ask, retry_after=self.behaviour.retry_after, epoch_s=epoch_s)
         known = failure.retry_in_s is not None and refusal.dimension != "count_tokens"
         self.stats.count_refusal(
             refusal.kind,

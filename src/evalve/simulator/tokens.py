@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_BYTES = 1000 * BYTES_PER_TOKEN
-_ATTACHMENTS = {"image", "image_url", "document", "input_audio", "file"}
+_ATTACHMENTS = {"image", "image_url", "input_image", "document", "input_audio", "input_file", "file"}
 
 
 class Part(NamedTuple):
@@ -22,6 +22,7 @@ class Part(NamedTuple):
     text: str
     size_bytes: int
     cached_up_to_here: bool = False
+    for_an_hour: bool = False
 
 
 def count_text(text: str) -> int:
@@ -52,22 +53,32 @@ def content_parts(content: Any) -> Iterator[Part]:
 def structure_part(value: Any) -> Part:
     """Anything else, such as the definition of a tool."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    marked = isinstance(value, dict) and bool(value.get("cache_control"))
-    return Part(text, text_bytes(text), marked)
+    return _marked(Part(text, text_bytes(text)), value)
 
 
 def _block_part(block: Any) -> Part:
+    return _marked(_unmarked_part(block), block)
+
+
+def _unmarked_part(block: Any) -> Part:
     if not isinstance(block, dict):
         return structure_part(block)
-    marked = bool(block.get("cache_control"))
     kind = block.get("type")
     if kind in _ATTACHMENTS:
         mark = zlib.crc32(json.dumps(block).encode())  # two images are two prompts
-        return Part(f"[{kind} {mark:08x}]", ATTACHMENT_BYTES, marked)
-    if kind in ("text", "input_text") and isinstance(block.get("text"), str):
-        return Part(block["text"], text_bytes(block["text"]), marked)
+        return Part(f"[{kind} {mark:08x}]", ATTACHMENT_BYTES)
+    if kind in ("text", "input_text", "output_text") and isinstance(block.get("text"), str):
+        return Part(block["text"], text_bytes(block["text"]))
     if kind == "tool_result":
         inner = list(content_parts(block.get("content")))
-        text = "".join(part.text for part in inner)
-        return Part(text, sum(part.size_bytes for part in inner), marked)
-    return structure_part(block.get("input", block))._replace(cached_up_to_here=marked)
+        return Part("".join(part.text for part in inner), sum(part.size_bytes for part in inner))
+    return structure_part(block.get("input", block))
+
+
+def _marked(part: Part, block: Any) -> Part:
+    """With what the block's `cache_control` says."""
+    control = block.get("cache_control") if isinstance(block, dict) else None
+    if not control:
+        return part._replace(cached_up_to_here=False)
+    is_hour = isinstance(control, dict) and control.get("ttl") == "1h"
+    return part._replace(cached_up_to_here=True, for_an_hour=is_hour)

@@ -25,6 +25,8 @@ def open_store(url: str | Path, *, create: bool = True) -> SqliteStore:
     people who come from doteval write so.
     """
     scheme, separator, rest = str(url).partition("://")
+    if not separator and str(url).startswith(("sqlite:", "json:", "memory:")):
+        raise StorageError(f"{url}: the slashes are missing; write {_KNOWN}")
     if not separator:
         return _in_file(Path(url), sync="normal", create=create)
     if scheme == "memory" and rest in ("", "/"):

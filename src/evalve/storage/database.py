@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
@@ -13,9 +12,11 @@ from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from evalve.errors import NotFound, StorageError
+from evalve.filesystems import journal_for, taking_turns, use_journal
 from evalve.storage import schema
 from evalve.storage.artefacts import Artefacts, FolderFiles, MemoryFiles
 from evalve.storage.explanations import BUSY_TIMEOUT_S, explained, sqlite_code
+from evalve.storage.in_flight import Flights
 
 _CACHE_KIB = 4096  # per connection; 8192 took 9 MB more over 200,000 records, for the same CPU time
 _CHECKPOINT_PAGES = 4000
@@ -32,6 +33,8 @@ class Database(Protocol):
     """What an error message calls it."""
     artefacts: Artefacts
     """The files that belong to its records."""
+    flights: Flights | None
+    """`None` where they would die with the process."""
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
@@ -49,6 +52,7 @@ class MemoryDatabase:
 
     url = "memory://"
     place = "memory://"
+    flights: Flights | None = None
 
     def __init__(self) -> None:
         self.artefacts = Artefacts(MemoryFiles(), self.place)
@@ -88,12 +92,14 @@ class FileDatabase:
         self.place = str(path)
         # named after the file, because another one in the same directory has its own
         self.artefacts = Artefacts(FolderFiles(path.with_name(f"{path.name}-artefacts")), self.place)
+        self.flights: Flights | None = Flights(path.with_name(f"{path.name}-in-flight"))
         self._path = path
         self._sync = sync
         self._create = create
         self._idle: list[sqlite3.Connection] = []
         self._pid = os.getpid()
         self._closed = False
+        self._journal = journal_for(path.parent)
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file that the connections have open."""
         self._stale = 0
@@ -133,7 +139,8 @@ class FileDatabase:
         # a connection of its own while it lasts: with a cursor open, everything else on the
         # connection would see the cursor's snapshot, and a write would be refused as out of date
         with self.reading() as connection:
-            yield from read(connection)
+            # without a write-ahead log nobody can write while somebody reads
+            yield from read(connection) if self._journal == "wal" else list(read(connection))
 
     def close(self) -> None:
         self._closed = True
@@ -183,6 +190,9 @@ class FileDatabase:
             raise self._nothing_recorded()
         if version < schema.VERSION:
             self._make()
+        elif self._journal != "wal":  # it may have been made on a disk, and copied
+            with taking_turns(self._path.parent):
+                use_journal(connection, self._journal)
         return connection
 
     def _open_at_rest(self) -> sqlite3.Connection:
@@ -198,16 +208,10 @@ class FileDatabase:
     def _make(self) -> None:
         """Create directory, file and tables; of several processes that try at once, one does."""
         _make_directory(self._path.parent)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            # SQLite does not wait when two connections switch to WAL at once, so take turns outside it
-            fcntl.flock(directory, fcntl.LOCK_EX)
-            with closing(self._connect("mode=rwc")) as connection:
-                if _version(connection, self.place) < schema.VERSION:
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    _bring_up_to_date(connection, self.place)
-        finally:
-            os.close(directory)
+        with taking_turns(self._path.parent), closing(self._connect("mode=rwc")) as connection:
+            if _version(connection, self.place) < schema.VERSION:
+                use_journal(connection, self._journal)
+                _bring_up_to_date(connection, self.place)
 
     def _connect(self, how: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -218,6 +222,7 @@ class FileDatabase:
             check_same_thread=False,
         )
         try:
+            connection.text_factory = _text
             connection.execute(f"PRAGMA synchronous = {self._sync}")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -232,6 +237,11 @@ class FileDatabase:
 
     def _nothing_recorded(self) -> NotFound:
         return NotFound(f"{self.place}: nothing has been recorded here yet; run an evaluation, or say where")
+
+
+def _text(stored: bytes) -> str:
+    """Bytes that are no UTF-8 any more must not hide the other records."""
+    return stored.decode(errors="replace")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

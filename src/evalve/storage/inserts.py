@@ -189,10 +189,13 @@ def _tries(
     history: str | None, started_at: str, wall_s: float, failure: str | None, run_id: str
 ) -> list[dict[str, Any]]:
     """The kept history; where there is none, the one try that the record itself tells of."""
-    kept: list[dict[str, Any]] = from_json(history) if history else []
+    try:
+        kept: list[dict[str, Any]] = from_json(history) if history else []
+        broke = from_json(failure) if failure else None
+    except ValueError:  # a damaged record is what a new attempt is good for
+        kept, broke = [], {"kind": "DamagedRecord", "message": "it could not be read"}
     if kept:
         return kept
-    broke = from_json(failure) if failure else None
     error = f"{broke['kind']}: {broke['message']}" if broke else None
     return [{"started_at": started_at, "wall_s": wall_s, "error": error, "run": run_id}]
 

@@ -138,8 +138,11 @@ class Locks:
 
     def drop(self, token: str) -> None:
         self._held.pop(token, None)
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM locks WHERE token = ?", (token,))
+        try:
+            with self._database.writing() as connection:
+                connection.execute("DELETE FROM locks WHERE token = ?", (token,))
+        except StorageError as error:  # a full disk: a row whose process has ended holds nobody up
+            _LOG.debug("a lock is left behind: %s", error)
 
     def release_all(self) -> None:
         for lock in [*self._held.values()]:

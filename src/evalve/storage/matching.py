@@ -37,9 +37,12 @@ def matcher(query: RecordQuery) -> Callable[[Candidate], bool]:
             return False
         if query.failure_class is not None and _failure_class(candidate) != query.failure_class:
             return False
-        if query.score is not None and not _has_score(from_json(candidate.scores), query.score):
-            return False
-        if query.columns and not _has_columns(candidate.row, query.columns):
+        try:
+            if query.score is not None and not _has_score(from_json(candidate.scores), query.score):
+                return False
+            if query.columns and not _has_columns(candidate.row, query.columns):
+                return False
+        except (ValueError, TypeError, KeyError):  # a damaged record, which must not hide the others
             return False
         return finds is None or any(finds(text) for text in candidate.texts if text is not None)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, Known, Measured
@@ -18,6 +20,10 @@ _EARLIER_RUNS = 5
 _MEMO_ENTRIES = 1024
 _MEMO_TEXT = 1000
 
+_LOG = logging.getLogger(__name__)
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError)
+"""What reading raises where something else stands than what was written."""
+
 _COLUMNS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, history, prompt, response, "row", calls, lent
@@ -26,7 +32,10 @@ _COLUMNS_WITHOUT_TEXTS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
-_KNOWN = "SELECT id, status, idx, working_s, row_hash FROM records WHERE id IN ({})"
+_KNOWN = (
+    "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END"
+    " FROM records WHERE id IN ({})"
+)
 
 
 def read_records(
@@ -90,7 +99,11 @@ def read_observations(
     for sample_id, repeat, text in rows:
         scores = memo.get(text)
         if scores is None:
-            scores = _scores(text)
+            try:
+                scores = _scores(text)
+            except _DAMAGED:
+                _LOG.warning("sample %r: its recorded scores cannot be read, and are left out", sample_id)
+                continue
             if len(text) <= _MEMO_TEXT:
                 if len(memo) == _MEMO_ENTRIES:
                     memo.clear()
@@ -105,8 +118,15 @@ def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterato
         record_range(evaluation_id),
     )
     for sample_id, repeat, status, row_hash, working_s, calls in rows:
-        made = None if calls is None else from_json(calls)
+        made = _figures(None if calls is None else _readable(calls))
         yield Measured(sample_id, repeat, status, row_hash, working_s, made)
+
+
+def _figures(calls: Any) -> dict[str, Any] | None:
+    """What calls came to; which questions a failed sample asked is for the next run alone."""
+    if not isinstance(calls, dict):
+        return None
+    return {name: figure for name, figure in calls.items() if not isinstance(figure, dict)}
 
 
 def read_sample_ids(connection: sqlite3.Connection, evaluation_id: int) -> Iterator[list[str]]:
@@ -129,8 +149,8 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, status, place, working_s, row_hash in rows:
-            found[key_of[record_id]] = Known(status, place, working_s, row_hash)
+        for record_id, *known in rows:
+            found[key_of[record_id]] = Known(*known)
     return found
 
 
@@ -154,6 +174,34 @@ def read_durations(
 
 
 def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
+    """One that cannot be read as a whole must not hide the others: what can be read of it stays."""
+    try:
+        return _whole(experiment, evaluation, row)
+    except _DAMAGED:
+        *facts, scores, failure, history, prompt, response, values, calls, lent = row
+        texts = {
+            "failure": failure,
+            "history": history,
+            "prompt": prompt,
+            "response": response,
+            "row": values,
+            "calls": calls,
+            "lent": lent,
+        }
+        damaged = [name for name, text in texts.items() if text is not None and _readable(text) is None]
+        kept = [None if name in damaged else text for name, text in texts.items()]
+        try:
+            record = _whole(experiment, evaluation, (*facts, scores, *kept))
+        except _DAMAGED:
+            record = _whole(experiment, evaluation, (*facts, "[]", None, None, *kept[2:]))
+            damaged.append("scores")
+        said = f"what is stored of this sample cannot be read as a whole: {', '.join(damaged)}"
+        failure = Failure("DamagedRecord", f"{said}; --fresh runs it again", failure_class="infrastructure")
+        status = "failed" if "scores" in damaged else record.status
+        return replace(record, status=status, failure=failure)
+
+
+def _whole(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
     record_id, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
     scores, failure, history, prompt, response, values, calls, lent = texts
     return Record(
@@ -173,10 +221,17 @@ def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
         working_s=working_s,
         tries=tries,
         history=[] if history is None else [Try(**entry) for entry in from_json(history)],
-        calls=None if calls is None else from_json(calls),
+        calls=_figures(None if calls is None else from_json(calls)),
         lent=None if lent is None else from_json(lent),
         id=record_id,
     )
+
+
+def _readable(text: str) -> Any:
+    try:
+        return from_json(text)
+    except _DAMAGED:
+        return None
 
 
 def _scores(text: str) -> list[Score]:

@@ -17,6 +17,7 @@ from evalve.contracts import (
     EvaluationInfo,
     EvaluationSpec,
     ExperimentInfo,
+    InFlight,
     Known,
     LiveProgress,
     Measured,
@@ -33,6 +34,7 @@ from evalve.options import suggestion
 from evalve.records import Artefact, Record, Status
 from evalve.storage.counting import count_if_given_up, read_tallied
 from evalve.storage.database import Database, MemoryDatabase, snapshot
+from evalve.storage.in_flight import NoFlights
 from evalve.storage.inserts import read_trace
 from evalve.storage.keys import Keys
 from evalve.storage.live import read_progress
@@ -123,6 +125,18 @@ class SqliteStore:
     def tell_progress(self, progress: LiveProgress) -> None:
         self._writer.tell_progress(progress)
 
+    def in_flight(self, run: RunInfo) -> InFlight:
+        flights = self._database.flights
+        return NoFlights() if flights is None else flights.open(run.evaluation_id, run.id)
+
+    async def deaths(self, evaluation_id: int) -> Mapping[tuple[str, int], int]:
+        flights = self._database.flights
+        return {} if flights is None else flights.deaths(evaluation_id)
+
+    async def forget_deaths(self, evaluation_id: int) -> None:
+        if self._database.flights is not None:
+            self._database.flights.forget(evaluation_id)
+
     async def sample_ids(self, evaluation_id: int) -> AsyncIterator[list[str]]:
         """The samples that count, some at a time; of repeats that may be more than once."""
         for some in self._database.iterate(lambda connection: read_sample_ids(connection, evaluation_id)):
@@ -196,6 +210,8 @@ class SqliteStore:
             evaluation_id = _evaluation_id(connection, experiment, key)
             unused = [] if evaluation_id is None else _empty(connection, evaluation_id)
             others_run = bool(unused) and self._locks.others_run(connection)
+        if evaluation_id is not None and self._database.flights is not None:
+            self._database.flights.forget(evaluation_id)
         if not others_run:  # an attempt of theirs may just have left one of these again
             self._database.artefacts.remove(unused)
 

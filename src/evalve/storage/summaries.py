@@ -33,6 +33,7 @@ def read_experiments(connection: sqlite3.Connection, locks: Locks) -> list[Exper
                 failures=_added(evaluation.failures for evaluation in evaluations),
                 total=_sum_if_known([evaluation.total for evaluation in evaluations]),
                 running=None if holder is None else str(holder),
+                first_rows=min((one.first_rows for one in evaluations if one.first_rows), default=None),
             )
         )
     return sorted(found, key=lambda experiment: experiment.updated_at, reverse=True)
@@ -54,8 +55,15 @@ def read_evaluations(
 def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any, ...]) -> EvaluationInfo:
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
     counts = read_tallied(connection, evaluation_id)
-    spans = [_span(connection, run) for run in read_runs(connection, evaluation_id)]
+    runs = connection.execute(
+        "SELECT id, started_at, ended_at, status, report, options FROM runs WHERE evaluation_id = ?"
+        " ORDER BY started_at, rowid",
+        (evaluation_id,),
+    ).fetchall()
+    spans = [_span(connection, evaluation_id, *run[:5]) for run in runs]
     ends = [ended_at for _, ended_at, _ in spans if ended_at is not None]
+    # a total that an earlier run with fewer samples left behind is no total any more
+    total = total if total is not None and total >= sum(counts.counts) else None
     return EvaluationInfo(
         id=evaluation_id,
         spec=EvaluationSpec(
@@ -65,8 +73,7 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
             columns=tuple(from_json(columns)),
             fingerprint=from_json(fingerprint),
         ),
-        # a total that an earlier run with fewer samples left behind is no total any more
-        total=total if total is not None and total >= sum(counts.counts) else None,
+        total=total,
         done=counts.counts.done,
         failed=counts.counts.failed,
         first_started_at=min((started_at for started_at, _, _ in spans), default=None),
@@ -77,7 +84,15 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         left_out=counts.left_out,
         skipped=counts.counts.skipped,
         failures=counts.failures,
+        last_run=runs[-1][3] if runs else None,
+        first_rows=_first_rows(from_json(runs[-1][5]), total) if runs else None,
     )
+
+
+def _first_rows(options: Mapping[str, Any], total: int | None) -> int | None:
+    """How many the last run was asked for, where that is what the total counts."""
+    samples = options.get("samples")
+    return samples if samples is not None and total == samples * (options.get("repeat") or 1) else None
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
@@ -114,15 +129,23 @@ def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInf
     ]
 
 
-def _span(connection: sqlite3.Connection, run: RunInfo) -> tuple[str, str | None, float]:
+def _span(
+    connection: sqlite3.Connection,
+    evaluation_id: int,
+    run_id: str,
+    started_at: str,
+    ended_at: str | None,
+    _status: str,
+    report: str,
+) -> tuple[str, str | None, float]:
     """When a run started and ended, and how long it took; of a killed one, as its records tell."""
-    if run.ended_at is not None and "wall_s" in run.report:
-        return run.started_at, run.ended_at, float(run.report["wall_s"])
-    ended_at = run.ended_at or read_latest_end(connection, run.evaluation_id, run.id)
+    if ended_at is not None and "wall_s" in (told := from_json(report)):
+        return started_at, ended_at, float(told["wall_s"])
+    ended_at = ended_at or read_latest_end(connection, evaluation_id, run_id)
     if ended_at is None:
-        return run.started_at, None, 0.0
-    lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(run.started_at)
-    return run.started_at, ended_at, max(0.0, lasted.total_seconds())
+        return started_at, None, 0.0
+    lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
+    return started_at, ended_at, max(0.0, lasted.total_seconds())
 
 
 def read_latest_end(connection: sqlite3.Connection, evaluation_id: int, run_id: str) -> str | None:

@@ -423,3 +423,18 @@ def test_a_body_is_parsed_once_for_both_questions(monkeypatch: pytest.MonkeyPatc
 
     assert (problem, usage) == (None, Usage(10, 5))
     assert loads.call_count == 1
+
+
+def test_what_is_written_to_the_prompt_cache_for_an_hour_is_told_apart() -> None:
+    said = {
+        "input_tokens": 5,
+        "output_tokens": 3,
+        "cache_creation_input_tokens": 900,
+        "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 600},
+    }
+    call = dialect.read(request())
+    assert call is not None
+
+    usage = dialect.usage(call, json.dumps({"type": "message", "content": [], "usage": said}).encode())
+
+    assert usage == Usage(5, 3, cache_write_tokens=900, long_cache_write_tokens=600)

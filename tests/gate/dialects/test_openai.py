@@ -342,7 +342,7 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (500, b'{"error": "cuda out of memory"}', "server"),
         (501, b"", "permanent"),
         (505, b"", "permanent"),
-        (200, b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "permanent"),
+        (200, b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "unreadable"),
         (200, sse(CHUNK, "[DONE]"), "server"),
         (200, sse(CHUNK, USAGE, "[DONE]"), "server"),
         (200, sse(CHUNK, GIVEN_UP, "[DONE]"), "server"),

@@ -199,6 +199,7 @@ async def test_a_record_keeps_of_an_answer_what_it_says_and_not_how_it_was_writt
         "usage": {
             "cache_read_tokens": 0,
             "cache_write_tokens": 0,
+            "long_cache_write_tokens": 0,
             "input_tokens": 10,
             "output_tokens": 2,
         },

@@ -385,3 +385,15 @@ async def test_a_sender_that_was_handed_in_outlives_the_client() -> None:
                 await client.post(f"http://127.0.0.1:{port}{PATH}", json=BODY)
         await sender.aclose()
     assert connections == 1
+
+
+@libraries
+async def test_a_key_in_an_address_is_not_in_the_log(
+    library: LibraryName, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger=library)
+    async with serving(answering(OK)) as port, async_http_client(PassThrough(), library=library) as client:
+        await client.post(f"http://127.0.0.1:{port}{PATH}?key=AIzaSECRET&alt=sse", json=BODY)
+
+    assert f"127.0.0.1:{port}{PATH}?***" in caplog.text
+    assert "SECRET" not in caplog.text

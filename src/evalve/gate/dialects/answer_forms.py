@@ -35,7 +35,7 @@ def unreadable(who: str, call: Call | None, reply: Reply) -> Problem:
     """What is wrong with a body that is no JSON: it broke off, or is something else, such as a page."""
     if _is_too_deep(reply.body):
         said = f"{who} answered {reply.status}, but its JSON is nested too deeply to be read"
-        return Problem("permanent", said, status=reply.status)
+        return Problem("unreadable", said, status=reply.status)
     start = reply.body.lstrip()[:1]
     if start in (b"", b"{", b"["):
         return broken(reply, f"its {len(reply.body)} bytes are not whole JSON")

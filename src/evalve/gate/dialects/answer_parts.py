@@ -180,6 +180,22 @@ def problem_told(who: str, reply: Reply, told: Told, by_status: ProblemKind) -> 
     return problem_of(kind, reply, text, told.refusal, told.wait_s)
 
 
+THROTTLED: dict[str, ProblemKind] = dict.fromkeys(
+    (
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    ),
+    "rate_limit",
+)
+"""Amazon's names for a refusal, which comes with a status of 400 or 403."""
+
+
 def amazon_name(reply_headers: Mapping[str, str], parsed: Any) -> str:
     """`ThrottlingException` and the like, as Amazon names an error in a header or in the body."""
     name = reply_headers.get("x-amzn-errortype") or (parsed.get("__type") if isinstance(parsed, dict) else "")

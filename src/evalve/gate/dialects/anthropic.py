@@ -9,6 +9,7 @@ from typing import Any
 
 from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
+    THROTTLED,
     ParsedOnce,
     Refusal,
     amazon_name,
@@ -20,10 +21,12 @@ from evalve.gate.dialects.answer_parts import (
     is_stream,
     kind_by_status,
     kind_of,
+    mapping_at,
     moved_to,
     problem_of,
     safe_text,
 )
+from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import count, seconds_until
 from evalve.gate.dialects.request_parts import (
     address,
@@ -34,6 +37,7 @@ from evalve.gate.dialects.request_parts import (
     undated,
     whole_number,
 )
+from evalve.gate.dialects.stated_limits import stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
 
 HOST = "api.anthropic.com"
@@ -62,7 +66,7 @@ _FAST_LIMIT_HEADERS: tuple[tuple[Dimension, str, float], ...] = (
     ("output_tokens", "anthropic-fast-output-tokens-", TOKEN_ROUNDING),
 )
 KIND_BY_TYPE: dict[str, ProblemKind] = {
-    "ThrottlingException": "rate_limit",  # Amazon's, with a status of 400 or 403
+    **THROTTLED,
     "overloaded_error": "overload",
     "rate_limit_error": "rate_limit",
     "billing_error": "spent",
@@ -131,7 +135,7 @@ class AnthropicDialect:
             return _usage_of_stream(body)
         parsed = self._parsed(body)
         said = parsed.get("usage") if isinstance(parsed, dict) else None
-        return _usage(said) if isinstance(said, dict) else None
+        return usage_of_claude(said) if isinstance(said, dict) else None
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         """Priority-tier headers are left out: past that tier a request is served from the standard limits."""
@@ -144,7 +148,7 @@ class AnthropicDialect:
         total = _stated(headers, "anthropic-ratelimit-tokens-", TOKEN_ROUNDING)
         if total is not None and not _repeats(total, stated):
             stated["tokens"] = total
-        return stated
+        return stated or stated_limits(headers)  # of a proxy, or of another's server
 
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
@@ -188,7 +192,7 @@ class AnthropicDialect:
         said = f"{who} answered {reply.status} {code or type_}".rstrip() + moved_to(reply)
         said = safe_text(f"{said}: {text}")
         refusal = self._refusal(reply, code, text) if kind == "rate_limit" else None
-        return problem_of(kind, reply, said, refusal)
+        return problem_of(kind, reply, said, refusal, retry_delay_s(error))
 
     def _refusal(self, reply: Reply, code: str, text: str) -> Refusal | None:
         if code == "ramp_limit_exceeded":
@@ -214,12 +218,15 @@ def _cost(input_tokens: float, output_tokens: float) -> Cost:
     }
 
 
-def _usage(said: Mapping[str, Any]) -> Usage:
+def usage_of_claude(said: Mapping[str, Any]) -> Usage:
+    """What was written to the prompt cache for an hour stands beside the sum of all that was written."""
+    long = counted(mapping_at(said, "cache_creation").get("ephemeral_1h_input_tokens")) or 0
     return Usage(
         input_tokens=counted(said.get("input_tokens")) or 0,
         output_tokens=counted(said.get("output_tokens")) or 0,
         cache_read_tokens=counted(said.get("cache_read_input_tokens")) or 0,
-        cache_write_tokens=counted(said.get("cache_creation_input_tokens")) or 0,
+        cache_write_tokens=max(counted(said.get("cache_creation_input_tokens")) or 0, long),
+        long_cache_write_tokens=long,
     )
 
 
@@ -236,7 +243,7 @@ def _usage_of_stream(body: bytes) -> Usage | None:
     ended = final.get("usage")
     said = {**(started if isinstance(started, dict) else {})}
     said.update({k: v for k, v in ended.items() if v is not None} if isinstance(ended, dict) else {})
-    return _usage(said) if said else None
+    return usage_of_claude(said) if said else None
 
 
 def _stated(headers: Mapping[str, str], prefix: str, rounding: float) -> Stated | None:

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from evalve.gate.dialects.answer_forms import is_message
-from evalve.gate.dialects.answer_parts import Refusal, Told, amazon_name, mapping_at
-from evalve.gate.dialects.anthropic import KIND_BY_TYPE, AnthropicDialect
+from evalve.gate.dialects.answer_parts import THROTTLED, Refusal, Told, amazon_name, mapping_at
+from evalve.gate.dialects.anthropic import KIND_BY_TYPE, AnthropicDialect, usage_of_claude
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     address,
@@ -37,8 +37,7 @@ _MAX_OUTPUT = (
     "max_new_tokens",
 )
 _KIND_BY_NAME: dict[str, ProblemKind] = {
-    "throttlingexception": "rate_limit",
-    "toomanyrequestsexception": "rate_limit",
+    **{name.lower(): kind for name, kind in THROTTLED.items()},
     "serviceunavailableexception": "overload",
     "modelnotreadyexception": "overload",
     "internalserverexception": "server",
@@ -168,8 +167,7 @@ def _usage_of_claude(pieces: Sequence[Mapping[str, Any]]) -> Usage | None:
     for piece in pieces:
         for place in (mapping_at(piece, "message", "usage"), mapping_at(piece, "usage")):
             said.update({name: value for name, value in place.items() if value is not None})
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return _usage(said, *names)
+    return None if counted(said.get("input_tokens")) is None else usage_of_claude(said)
 
 
 def _max_output_tokens(body: Mapping[str, Any]) -> int | None:

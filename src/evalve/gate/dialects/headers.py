@@ -11,19 +11,26 @@ from functools import lru_cache
 
 _GO_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_EPOCH_FROM_S = 1e9
+"""A number of seconds from here on is an instant; a thousand times as much, one in milliseconds."""
 _GO_DURATION = re.compile(rf"(?:{_GO_PART.pattern})+")
 
 
 def count(headers: Mapping[str, str], name: str) -> float | None:
     """A finite number, 0 or more: servers that do not know send -1. Of a header sent twice, the lower."""
-    text = headers.get(name)
+    numbers = _numbers(headers.get(name))
+    return min(numbers) if numbers else None
+
+
+def _numbers(text: str | None) -> list[float]:
+    """All that a header says; nothing where one of them makes no sense."""
     if text is None:
-        return None
+        return []
     try:
-        value = min([float(each) for each in text.split(", ")])
+        values = [float(text)] if "," not in text else [float(each) for each in text.split(",")]
     except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
+        return []
+    return values if all(0 <= value < math.inf for value in values) else []
 
 
 @lru_cache(maxsize=1024)
@@ -40,17 +47,45 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     milliseconds = count(headers, "retry-after-ms")
     if milliseconds is not None:
         return milliseconds / 1000
-    seconds = count(headers, "retry-after")
-    if seconds is not None:
-        return seconds
-    until_at, now_at = _http_date(headers.get("retry-after")), _http_date(headers.get("date"))
-    return None if until_at is None or now_at is None else max(0.0, until_at - now_at)
+    text = headers.get("retry-after", "")
+    seconds = _numbers(text)
+    if seconds:
+        longest = max(seconds)  # of a header sent twice
+        instant = _until(longest, headers) if longest >= _EPOCH_FROM_S else None
+        return longest if instant is None else instant
+    span_s = go_duration_s(text)
+    return span_s if span_s is not None else _until(_http_date(text) or _rfc3339(text), headers)
+
+
+def reset_s(headers: Mapping[str, str], name: str) -> float | None:
+    """How long until a limit is whole again: a duration, seconds, or an instant of whichever kind.
+
+    Nothing and less is said by servers that do not know.
+    """
+    text = headers.get(name, "").strip()
+    if not text:
+        return None
+    span_s = go_duration_s(text)
+    if span_s is not None:
+        return span_s
+    numbers = _numbers(text)
+    if not numbers:
+        return _until(_http_date(text) or _rfc3339(text), headers)
+    number = max(numbers)
+    if number >= _EPOCH_FROM_S:
+        return _until(number if number < _EPOCH_FROM_S * 1000 else number / 1000, headers)
+    return number or None
+
+
+def _until(instant_s: float | None, headers: Mapping[str, str]) -> float | None:
+    """From the `Date` of the answer: both by the provider's clock, so that skew cancels."""
+    now_s = _http_date(headers.get("date"))
+    return None if instant_s is None or now_s is None else max(0.0, instant_s - now_s)
 
 
 def seconds_until(headers: Mapping[str, str], name: str) -> float | None:
     """From the `Date` of the answer to an RFC 3339 instant: both by the provider's clock, so skew cancels."""
-    until_at, now_at = _rfc3339(headers.get(name)), _http_date(headers.get("date"))
-    return None if until_at is None or now_at is None else max(0.0, until_at - now_at)
+    return _until(_rfc3339(headers.get(name)), headers)
 
 
 @lru_cache(maxsize=64)  # answers within one second carry the same date, and parsing it takes 10 µs

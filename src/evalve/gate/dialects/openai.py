@@ -17,6 +17,7 @@ from evalve.gate.dialects.answer_forms import (
 )
 from evalve.gate.dialects.answer_parts import (
     DONE,
+    THROTTLED,
     ParsedOnce,
     Refusal,
     amazon_name,
@@ -32,7 +33,7 @@ from evalve.gate.dialects.answer_parts import (
     safe_text,
 )
 from evalve.gate.dialects.google_errors import retry_delay_s
-from evalve.gate.dialects.headers import count, go_duration_s
+from evalve.gate.dialects.headers import go_duration_s
 from evalve.gate.dialects.request_parts import (
     address,
     counted,
@@ -42,6 +43,7 @@ from evalve.gate.dialects.request_parts import (
     undated,
     whole_number,
 )
+from evalve.gate.dialects.stated_limits import stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
 
 HOST = "api.openai.com"
@@ -75,7 +77,7 @@ _SPENT = frozenset(
     }
 )
 _KIND_BY_CODE: dict[str, ProblemKind] = {
-    "ThrottlingException": "rate_limit",  # Amazon's, with a status of 400 or 403
+    **THROTTLED,
     "RESOURCE_EXHAUSTED": "rate_limit",  # Google's
     "UNAVAILABLE": "overload",
     "rate_limit_exceeded": "rate_limit",
@@ -97,7 +99,6 @@ _NOT_DONE = ("cancelled", "in_progress", "queued")
 _CONCURRENCY = re.compile(r"concurren|simultaneous", re.IGNORECASE)
 _TAIL = 5
 """Events at the end of a stream: usage stands in the last chunk or, with some servers, shortly before it."""
-_MINUTES_A_DAY = 1440
 
 
 class OpenAIDialect:
@@ -155,15 +156,7 @@ class OpenAIDialect:
         return _usage(self._parsed(body))
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
-        stated: dict[Dimension, Stated] = {}
-        requests = _stated(headers, "requests") or _stated(headers, "req-minute")
-        if requests is not None:
-            stated["requests"] = requests
-        tokens = _stated(headers, "tokens") or _stated(headers, "tokens-minute")
-        tokens = _tighter(tokens, _stated(headers, "project-tokens"))
-        if tokens is not None:
-            stated["tokens"] = tokens
-        return stated
+        return stated_limits(headers)
 
     def begins(self, call: Call, data: bytes) -> bool:
         return begins(call, data)
@@ -387,26 +380,3 @@ def _can_never_fit(text: str) -> bool:
         return False
     limit, requested = (int(number.replace(",", "") or 0) for number in found.groups())
     return requested > limit
-
-
-def _stated(headers: Mapping[str, str], name: str) -> Stated | None:
-    limit = count(headers, f"x-ratelimit-limit-{name}") or None
-    remaining = count(headers, f"x-ratelimit-remaining-{name}")
-    full_in_s = go_duration_s(headers.get(f"x-ratelimit-reset-{name}", ""))
-    if (limit is None and remaining is None) or _is_daily(limit, remaining, full_in_s):
-        return None
-    return Stated(limit, remaining, 0.0, full_in_s)
-
-
-def _is_daily(limit: float | None, remaining: float | None, full_in_s: float | None) -> bool:
-    """Some models state their limit per day under the same names; paced by the minute it would be wrong."""
-    if not limit or not remaining or not full_in_s:
-        return False
-    refilled_a_day = (limit - remaining) / full_in_s * 60 * _MINUTES_A_DAY
-    return full_in_s > 120 or 0.9 < refilled_a_day / limit < 1.1
-
-
-def _tighter(one: Stated | None, other: Stated | None) -> Stated | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=lambda said: (said.remaining or 0.0, said.per_minute or 0.0))

@@ -21,6 +21,7 @@ from evalve.gate.dialects.answer_parts import (
     problem_told,
     read_json,
 )
+from evalve.gate.dialects.stated_limits import stated_limits
 from evalve.gate.events import ServerEvents
 from evalve.gate.messages import Call, Cost, Dimension, Problem, Reply, Stated, Usage
 
@@ -88,7 +89,8 @@ class PieceDialect:
         return None
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
-        return {}
+        """None of these providers states any; a proxy before them may."""
+        return stated_limits(headers)
 
     def begins(self, call: Call, data: bytes) -> bool:
         if data.strip() == DONE.encode():

@@ -142,22 +142,47 @@ def input_bytes(value: Any) -> int:
         return sum([input_bytes(item) for item in value])
     if isinstance(value, dict):
         kind = value.get("type")
-        if isinstance(kind, str):
-            if kind in _IMAGES:
-                return IMAGE_BYTES
-            if kind in _FILES or (kind == "document" and _is_opaque(value.get("source"))):
-                return DOCUMENT_BYTES
+        if isinstance(kind, str) and (size := _attached_bytes(value, kind)):
+            return size
         return sum([len(name) + _part_bytes(name, item) + _STRUCTURE_BYTES for name, item in value.items()])
     return 0 if value is None else _STRUCTURE_BYTES
 
 
+def is_attachment(value: Any, name: str = "") -> bool:
+    """Whether it is an image, a document, a recording: what it takes is not told by its bytes.
+
+    `name` is what it stands under, where that is all that tells.
+    """
+    if isinstance(value, str):
+        return _is_data_url(value)
+    if isinstance(value, dict):
+        kind = value.get("type")
+        return (isinstance(kind, str) and _attached_bytes(value, kind) > 0) or _is_named_part(name, value)
+    return name == "images" and _are_images(value)
+
+
+def _attached_bytes(value: Mapping[str, Any], kind: str) -> int:
+    if kind in _IMAGES:
+        return IMAGE_BYTES
+    is_document = kind in _FILES or (kind == "document" and _is_opaque(value.get("source")))
+    return DOCUMENT_BYTES if is_document else 0
+
+
 def _part_bytes(name: str, item: Any) -> int:
     """Where attachments have no `type`, they are known by the name that they stand under and their form."""
-    if name in _NAMED_PARTS and isinstance(item, dict) and not _NAMED_PARTS[name].isdisjoint(item):
+    if _is_named_part(name, item):
         return IMAGE_BYTES if name == "image" or "image/" in str(_mime(item)) else DOCUMENT_BYTES
-    if name == "images" and isinstance(item, list) and all(isinstance(each, str) for each in item):
+    if name == "images" and _are_images(item):
         return IMAGE_BYTES * len(item)
     return input_bytes(item)
+
+
+def _is_named_part(name: str, item: Any) -> bool:
+    return name in _NAMED_PARTS and isinstance(item, dict) and not _NAMED_PARTS[name].isdisjoint(item)
+
+
+def _are_images(item: Any) -> bool:
+    return isinstance(item, list) and bool(item) and all(isinstance(each, str) for each in item)
 
 
 def _mime(item: Mapping[str, Any]) -> Any:
@@ -165,9 +190,13 @@ def _mime(item: Mapping[str, Any]) -> Any:
 
 
 def _text_bytes(text: str) -> int:
-    if len(text) > _LONG_DATA_URL and text.startswith("data:"):
+    if _is_data_url(text):
         return IMAGE_BYTES
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _is_data_url(text: str) -> bool:
+    return len(text) > _LONG_DATA_URL and text.startswith("data:")
 
 
 def _is_opaque(source: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import NoReturn
 
 from evalve.errors import MissingKey, ModelError, StreamBroken
@@ -25,7 +26,7 @@ def unsent(target: Target, error: SendError) -> ModelError:
     told = f"no answer came: {error}"
     if not error.reached and target.provider.name != "local":
         told += f"; is {target.base_url} the right address, and can it be reached from here?"
-    return _error(ModelError, target, Problem("connection", told))
+    return _error(ModelError, target, replace(error.as_problem(), message=told))
 
 
 def broken_off(target: Target, dialect: Dialect, call: Call, error: bytes | SendError | None) -> ModelError:

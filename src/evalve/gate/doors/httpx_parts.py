@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from evalve.errors import OptionError
 from evalve.gate.dialects.answer_parts import legible
+from evalve.gate.doors.discreet_logs import hide_keys_in_log_of
 from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError, Withheld
 from evalve.gate.sender import FRAMING, Timeouts
 from evalve.secrecy import discreet, discreet_headers
@@ -35,6 +36,7 @@ def library_named(name: LibraryName | None) -> Library:
         )
     for candidate in (name,) if name else ("httpx2", "httpx"):
         if importlib.util.find_spec(candidate):
+            hide_keys_in_log_of(candidate)
             return importlib.import_module(candidate)
     raise OptionError(f"{name or 'httpx2'} is not installed; install it, or the SDK that brings it")
 

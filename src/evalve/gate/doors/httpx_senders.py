@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import importlib.util
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from evalve.gate.doors.httpx_parts import Library
 from evalve.gate.messages import Reply, Request, SendError, StreamedReply
-from evalve.gate.sender import FRAMING, env_proxy
+from evalve.gate.sender import FRAMING, env_proxy, with_date
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ _DEFAULTS = {
     "trust_env": True,
     "http2": False,
 }
+_HUNG_UP = ("disconnected", "closed connection", "terminated", "ConnectionTerminated")
 _CONNECTION_OPTIONS = ("verify", "cert", "trust_env", "http1", "http2", "limits")
 
 
@@ -82,6 +84,7 @@ class AsyncTransportSender:
         with _errors_as_ours(self._library, request):
             response = await self._transport.handle_async_request(theirs)
         try:
+            _refuse_unknown_packing(request, response)
             chunks = self._chunks(request, response)
             yield StreamedReply(response.status_code, _own_headers(response), chunks)
         finally:
@@ -113,6 +116,7 @@ class ThreadTransportSender:
     async def stream(self, request: Request) -> AsyncIterator[StreamedReply]:
         response = await _in_thread(functools.partial(self._open, request), _hang_up)
         try:
+            _refuse_unknown_packing(request, response)
             chunks = self._chunks(request, response)
             yield StreamedReply(response.status_code, _own_headers(response), chunks)
         finally:
@@ -170,7 +174,7 @@ def _as_their_request(library: Library, request: Request, extensions: Mapping[st
 
 
 def _own_headers(response: Any) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if name not in FRAMING}
+    return with_date({name: value for name, value in response.headers.items() if name not in FRAMING})
 
 
 @contextmanager
@@ -188,8 +192,34 @@ def _errors_as_ours(library: Library, request: Request) -> Iterator[None]:
     except library.RequestError as error:
         told = str(error) or "no reason given"
         raise SendError(
-            f"{request.method} {request.url}: {told} ({type(error).__name__})",
+            f"{request.method} {request.url.partition('?')[0]}: {told} ({type(error).__name__})",
             reached=not isinstance(error, not_reached),
             timed_out=isinstance(error, library.TimeoutException),
-            is_unreadable=isinstance(error, library.DecodingError),
+            is_unreadable=_is_unreadable(library, error),
         ) from error
+
+
+def _is_unreadable(library: Library, error: Exception) -> bool:
+    """What came is not HTTP, or packed as nobody asked for; a server that hung up may yet answer."""
+    if isinstance(error, library.RemoteProtocolError):
+        return not any(sign in str(error) for sign in _HUNG_UP)
+    return isinstance(error, library.DecodingError)
+
+
+def _refuse_unknown_packing(request: Request, response: Any) -> None:
+    """Both libraries hand on as it is what they cannot unpack."""
+    packed = {each.strip().lower() for each in response.headers.get("content-encoding", "").split(",")}
+    if unknown := packed - _unpacked():
+        raise SendError(
+            f"{request.method} {request.url.partition('?')[0]}: the answer is packed as"
+            f" {', '.join(sorted(unknown))}, which nobody asked for and nobody here can read",
+            reached=True,
+            is_unreadable=True,
+        )
+
+
+@functools.cache
+def _unpacked() -> frozenset[str]:
+    modules = {"br": ("brotli", "brotlicffi"), "zstd": ("zstandard",)}
+    found = [name for name, places in modules.items() if any(map(importlib.util.find_spec, places))]
+    return frozenset({"", "identity", "gzip", "deflate", *found})

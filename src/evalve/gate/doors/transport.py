@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 from evalve.gate.background import SHARED, BackgroundLoop
 from evalve.gate.dialects.finding import recognised
+from evalve.gate.doors.gateway.leases import is_own_gateway
 from evalve.gate.doors.httpx_parts import (
     Library,
     LibraryName,
@@ -294,7 +295,7 @@ class GateTransport:
 
 def _understood(library: Library, request: Any, gate: GateLike) -> tuple[Request | None, Call | None]:
     """The request and the call in it, where there is one; what goes past the gate is told to it."""
-    if not is_json_post(request):
+    if not is_json_post(request) or is_own_gateway(str(request.url)):
         return None, None
     ours = as_gate_request(library, request)
     found = recognised(ours) if ours is not None else None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalve.gate.dialects.anthropic import AnthropicDialect
-from evalve.gate.dialects.request_parts import counted
+from evalve.gate.dialects.anthropic import AnthropicDialect, usage_of_claude
 from evalve.gate.doors.answers import Answer, ToolCall
 from evalve.gate.doors.asks import Ask, as_tool_call, closed, neutral_image, tool_call_from_text, tool_parts
 from evalve.gate.messages import Dialect, Usage
@@ -230,11 +229,4 @@ def _tool_choice(choice: str | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _usage(said: Any) -> Usage | None:
-    if not isinstance(said, dict):
-        return None
-    return Usage(
-        counted(said.get("input_tokens")) or 0,
-        counted(said.get("output_tokens")) or 0,
-        counted(said.get("cache_read_input_tokens")) or 0,
-        counted(said.get("cache_creation_input_tokens")) or 0,
-    )
+    return usage_of_claude(said) if isinstance(said, dict) else None

@@ -1,0 +1,99 @@
+"""Whether a run has an answer: what holds for every agent, from several signs at once.
+
+No single sign is enough. Programs print an error as their answer and end as if all was well, or end with an
+error although they have answered.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from evalve.agents.spec import AgentSpec, Ending, Fault, Reading
+from evalve.records import FailureClass
+
+_LATE = {
+    "startup": "said nothing within {limit} of its start (startup_s)",
+    "silence": "said nothing for {limit} (silence_s)",
+    "total": "ran for {limit} without an end (timeout_s)",
+}
+_OF_PROVIDER = re.compile(
+    r"\b(?:API Error|rate.?limit|overloaded|too many requests|quota|insufficient_quota|credit balance|"
+    r"usage limit|service unavailable|internal server error|bad gateway|"
+    r"(?:status|HTTP|error|code)\D{0,12}(?:429|5\d\d))\b",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(r"\b(?:status|code|HTTP|API Error)[\"':=\s]{1,4}([45]\d\d)\b", re.IGNORECASE)
+_OF_LIMITS = (402, 408, 409, 425, 429)
+_SHOWN_CHARACTERS = 600
+
+
+def fault_of(
+    spec: AgentSpec, reading: Reading, ending: Ending, stderr: str, *, limits_s: dict[str, float | None]
+) -> Fault | None:
+    """Why there is nothing to score; `None` where there is an answer."""
+    name = spec.name
+    if ending.by in _LATE:
+        said = _LATE[ending.by].format(limit=f"{limits_s.get(ending.by) or 0:g} s")
+        return Fault("timeout", f"{name} {said}{_last_words(stderr)}")
+    if ending.by == "memory":
+        return Fault("agent", f"{name} took more memory than memory_limit_mb allows, and was killed")
+    if ending.by == "asked":
+        return Fault("infrastructure", f"{name} was ended from outside{_last_words(stderr)}")
+    if ending.exit_code == -signal.SIGKILL:
+        return Fault(
+            "infrastructure",
+            f"{name} was killed by SIGKILL, not by evalve; a system out of memory does that, and a lower "
+            "concurrency needs less of it",
+        )
+    if reading.fault is not None:
+        return Fault(reading.fault.failure_class, f"{name}: {reading.fault.message}")
+    if (own := spec.verdict(reading, ending, stderr)) is not None:
+        return Fault(own.failure_class, f"{name}: {own.message}{_last_words(stderr)}")
+    if ending.exit_code != 0:
+        return Fault(
+            _whose(stderr or reading.answer),
+            f"{name} {_ended(ending.exit_code)}{_last_words(stderr or reading.answer)}",
+        )
+    if not reading.has_ended:
+        return Fault("agent", f"{name} ended without its last event{_last_words(stderr)}")
+    if not reading.answer.strip():
+        return Fault("agent", f"{name} gave an empty answer{_last_words(stderr)}")
+    return None
+
+
+def of_error(text: str) -> FailureClass:
+    """Whose an error is that an agent reports of itself: by the HTTP status in it, else by its words."""
+    status = _STATUS.search(text)
+    if status is not None:
+        return of_status(int(status[1]))
+    return "provider" if _OF_PROVIDER.search(text) else "agent"
+
+
+def of_status(status: int) -> FailureClass:
+    """Of an agent's own call: a wrong request or key is the configuration's, whatever the sample."""
+    is_refused = 400 <= status < 500 and status not in _OF_LIMITS
+    return "code" if is_refused else "provider"
+
+
+def _whose(text: str) -> FailureClass:
+    return "provider" if _OF_PROVIDER.search(text) else "agent"
+
+
+def _ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "did not start"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was killed by signal {-exit_code}"
+
+
+def _last_words(text: str) -> str:
+    text = text.strip()
+    if not text:
+        return ""
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"…{text[-_SHOWN_CHARACTERS:]}"
+    return f": {shown}"

@@ -1,0 +1,1 @@
+"""`evalve.yaml`: what it may say, and the experiments that it declares."""

@@ -1,0 +1,86 @@
+"""What happens to one row: files, prompt, the model's or the agent's answer, scores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalve.errors import DatasetError, DeclarationError, InfrastructureError
+from evalve.experiments.scoring import Scorer
+from evalve.experiments.templates import columns_of, filled
+from evalve.records import Result
+from evalve.sandboxes.seeds import Seed
+
+Ask = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Awaitable[str]]
+"""From a prompt, the row and what was lent to the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The same for every row of an evaluation. Its `evaluate` is the evaluation's function."""
+
+    prompt: str
+    expected: str | None
+    scorers: Sequence[Scorer]
+    ask: Ask
+    lent: tuple[str, ...] = ()
+    """Which arguments are lent, not columns."""
+
+    async def evaluate(self, /, **values: Any) -> Result:
+        row = {name: value for name, value in values.items() if name not in self.lent}
+        lent = {name: values[name] for name in self.lent}
+        prompt = filled(self.prompt, row)
+        answer = await self.ask(prompt, row, lent)
+        expected = None if self.expected is None else expected_of(self.expected, row)
+        context = {"question": prompt, "prompt": prompt, "row": row}
+        scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
+        return Result(*scores, prompt=prompt, response=answer)
+
+
+def expected_of(template: str, row: Mapping[str, Any]) -> Any:
+    """What is right; a number as its text, because an answer is one."""
+    columns = columns_of(template)
+    if len(columns) != 1 or template != f"{{{columns[0]}}}":
+        return filled(template, row)
+    value = row[columns[0]]
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def asking_model(model: Any, arguments: Mapping[str, Any], system: str | None) -> Ask:
+    said = dict(arguments) if system is None else {**arguments, "system": system}
+
+    async def ask(prompt: str, row: Mapping[str, Any], lent: Mapping[str, Any]) -> str:
+        answer = await model.generate(prompt, **said)
+        return str(answer.text)
+
+    return ask
+
+
+def files_for(files: Mapping[str, Any], row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What a workspace gets for a row: texts as they are, files by their paths, unread."""
+    found: dict[str, Any] = {}
+    for name, content in files.items():
+        if not isinstance(content, dict):
+            found[name] = filled(str(content), row)
+            continue
+        path = folder / Path(filled(content["path"], row)).expanduser()
+        if not path.exists():
+            raise DatasetError(f"files: {name}: there is no {str(path)!r} to put into the workspace")
+        found[name] = path
+    return found
+
+
+async def fill_workspace(
+    directory: Path, files: Mapping[str, Any], row: Mapping[str, Any], folder: Path
+) -> None:
+    """Copy what the row needs; large files share their blocks with the originals where they can."""
+    try:
+        seed = Seed(files_for(files, row, folder), folder=folder)
+        await asyncio.to_thread(seed.copy, directory)
+    except DeclarationError as error:
+        raise DatasetError(str(error)) from None
+    except OSError as error:
+        raise InfrastructureError(f"the workspace {directory} cannot be filled: {error}") from error

@@ -1,0 +1,158 @@
+"""From a declared experiment to ordinary evaluations: one for each dataset and each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalve.concurrency import Adaptive
+from evalve.contracts import EvaluationSpec, Lender, Rows, Runnable, Strategy
+from evalve.declare.datasets import Dataset
+from evalve.declare.rows import lacks
+from evalve.errors import AgentError, DatasetError, OptionError
+from evalve.experiments.answering import Ask, Task, asking_model
+from evalve.experiments.configuration import project_folder
+from evalve.experiments.declared import Declared
+from evalve.experiments.models import Asked, open_model
+from evalve.experiments.rows import SizedRows, Source
+from evalve.experiments.scoring import Scorer
+from evalve.options import Options
+from evalve.runner.retries import is_network_error
+
+METHOD = "yaml 1"
+"""How the fingerprint is made: another method tells nothing about a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Somebody who answers: how to ask, what each attempt is lent, how many at once by default."""
+
+    ask: Ask
+    lenders: Mapping[str, Lender]
+    recommended_concurrency: int | None = None
+    models: tuple[str, ...] | None = None
+    """The model, as `--model` names it, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An evaluation, and what takes a while before it can run: counting its rows. On any thread."""
+
+    runnable: Runnable
+    prepare: Callable[[], object]
+
+
+def build(
+    declared: Declared, options: Options, environ: Mapping[str, str], *, experiment: str
+) -> list[Built]:
+    """The evaluations of an experiment, in the order of the file."""
+    scorers = [_with_judge(scorer, environ) for scorer in declared.scorers]
+    found = []
+    for asked in declared.asked:
+        named = asked.callable_name(environ)
+        who = replace(_who(declared, asked, environ), models=None if named is None else (named,))
+        for source in declared.sources:
+            runnable = _evaluation(declared, asked, source, who, scorers, options, experiment)
+            found.append(Built(runnable, partial(source.count, options.samples)))
+    return found
+
+
+def _evaluation(
+    declared: Declared,
+    asked: Asked,
+    source: Source,
+    who: Who,
+    scorers: Sequence[Scorer],
+    options: Options,
+    experiment: str,
+) -> Runnable:
+    columns = declared.columns(source)
+    task = Task(declared.prompt, declared.expected, scorers, who.ask, lent=tuple(who.lenders))
+    own = replace(options, model=who.models, experiment=experiment)
+    if own.max_concurrency is None and who.recommended_concurrency is not None:
+        own = replace(own, max_concurrency=who.recommended_concurrency)
+    name = f"{source.name}[{asked.name}]"
+    fingerprint = {
+        "method": METHOD,
+        "experiment": declared.recorded(),
+        "captured model": asked.recorded(),
+        **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
+    }
+    return Runnable(
+        spec=EvaluationSpec(
+            experiment=experiment,
+            key=f"{declared.entry.place.path.name}::{name}",
+            name=name,
+            columns=columns,
+            fingerprint=fingerprint,
+        ),
+        function=task.evaluate,
+        call=task.evaluate,
+        is_async=True,
+        rows=lambda: _rows(source, columns, own.samples),
+        options=own,
+        strategy=_auto(who) if own.max_concurrency == "auto" else None,
+        retries=_retries(declared.entry.get("retries"), is_agent=asked.is_agent),
+        lenders=who.lenders,
+        variant={"model": asked.name},
+        path=str(declared.entry.place.path),
+    )
+
+
+def _auto(who: Who) -> Strategy:
+    """Where `auto` begins: with what the adapter recommends."""
+    return Adaptive() if who.recommended_concurrency is None else Adaptive(who.recommended_concurrency)
+
+
+def _retries(tries: int | None, *, is_agent: bool) -> Any:
+    """For a model, when the network fails; for an agent, also when it breaks: it has no score yet."""
+    if tries is None or not is_agent:
+        return tries
+    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+    return AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, AgentError) or is_network_error(error)),
+        stop=stop_after_attempt(tries),
+        wait=wait_exponential_jitter(initial=1.0, max=30.0),
+    )
+
+
+def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
+    def checked() -> Any:
+        for number, row in enumerate(source.open(), 1):
+            for column in columns:
+                if column not in row:
+                    raise DatasetError(f"row {number} of {source.label} {lacks(column, list(row))}")
+            yield row
+
+    dataset = Dataset(checked, columns, source.where)
+    return SizedRows(dataset.open(limit), source.count(limit))
+
+
+def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
+    if not asked.is_agent:
+        model, arguments = open_model(asked, environ)
+        return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+    from evalve.experiments import agents  # with the supervisor, which models do without
+
+    agent = agents.open_agent(asked, environ, folder=declared.folder)
+    if (missing := agent.missing()) is not None:
+        raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
+    taken = {column for source in declared.sources for column in declared.columns(source)}
+    keep = declared.entry.get("keep", "failed")
+    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)
+    ask = agents.asking_agent(
+        agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
+    )
+    return Who(ask, lenders, agent.recommended_concurrency)
+
+
+def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:
+    judge = scorer.arguments.get("model")
+    if not isinstance(judge, Asked):
+        return scorer
+    model, arguments = open_model(judge, environ)
+    return replace(scorer, arguments={**scorer.arguments, **arguments, "model": model})

@@ -1,0 +1,240 @@
+"""`evalve run NAME …`: experiments of the file, run side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalve import gating, wiring
+from evalve.checking import check_calls
+from evalve.contracts import EvaluationInfo
+from evalve.errors import EvalveError, OptionError
+from evalve.experiments.building import build
+from evalve.experiments.configuration import Configuration, project_folder
+from evalve.experiments.declared import Declared, declared_named
+from evalve.experiments.document import parsed_text
+from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, TEXT, Key
+from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
+from evalve.gate.budget import SharedBudget
+from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
+from evalve.secrecy import Environment
+from evalve.show import figures
+from evalve.show.overview import skip_reasons
+from evalve.show.pytest_summary import Told, failure_text, summary_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was typed after `evalve run`."""
+
+    names: list[str]
+    options: Options
+    keys: Mapping[str, Any]
+    """Keys of experiments, in place of what the file says."""
+
+
+def names_experiments(words: Sequence[str], configuration: Configuration) -> bool:
+    """Whether the words after `run` name experiments; a file of that name wins, a folder does not."""
+    document = configuration.document
+    paths = [Path(word.split("::", 1)[0]) for word in words]
+    if document is None or any(path.is_file() for path in paths):
+        return False
+    known = [str(name) for name in document.section("experiments")]
+    if any(word in known for word in words):
+        return True
+    is_path = any(path.exists() or path.suffix or len(path.parts) > 1 for path in paths)
+    return not is_path and bool(suggestion(words[0], known))  # a name that is misspelt
+
+
+def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
+    """Runs what the arguments name; the exit code, and what to tell afterwards."""
+    said = _parsed(arguments)
+    assert configuration.document is not None
+    environ = Environment(os.environ)
+    if said.options.experiment is not None and len(said.names) > 1:
+        raise OptionError("--experiment gives one experiment another name, and several were named")
+    check_calls((), configuration, environ)
+    together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
+    planned: list[Planned] = []
+    for name in dict.fromkeys(said.names):
+        declared, settings = _settled(name, said, configuration, environ)
+        planned += _planned(declared, settings, environ, together)
+    folder = project_folder(Path.cwd())
+    workers = {
+        (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
+        for one in planned
+    }
+    with wiring.progress_on(2, planned[0].runnable.options, every_sample=workers) as progress:
+        gating.tell_unknown_variables(progress.note)
+        ended = run_all(planned, progress=progress, folder=folder)
+    code = exit_code(ended)
+    again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
+    return code, _summary(ended, again)
+
+
+def without_fresh(arguments: Sequence[str]) -> list[str]:
+    return [argument for argument in arguments if argument not in ("--fresh", "--evalve-fresh")]
+
+
+def _settled(
+    name: str, said: Said, configuration: Configuration, environ: Mapping[str, str]
+) -> tuple[Declared, wiring.Settings]:
+    """The experiment with the models that are asked, and everything that is said about its run."""
+    document = configuration.document
+    assert document is not None
+    environment = from_environment(environ)
+    models = said.options.model or environment.model
+    keys = {**said.keys, **({"models": list(models)} if models else {})}
+    declared = declared_named(document, name, keys)
+    alone = environment.experiment if len(said.names) == 1 else None
+    recorded_as = said.options.experiment or alone or name
+    options = configuration.options_for(name)
+    settings = wiring.Settings(
+        said=said.options,
+        environment=environment,
+        configuration=replace(configuration, experiments={recorded_as: options}),
+        experiment=recorded_as,
+        named=True,
+    )
+    return declared, settings
+
+
+def _planned(
+    declared: Declared,
+    settings: wiring.Settings,
+    environ: Mapping[str, str],
+    together: SharedBudget | None,
+) -> list[Planned]:
+    options = settings.options_for_any()
+    own = None if options.budget_usd is None else SharedBudget(options.budget_usd)
+    store = wiring.storage_for(None, options)
+    storage = wiring.storage_to_name(settings, None)
+    return [
+        Planned(built.runnable, store, storage, together or own, built.prepare)
+        for built in build(declared, options, environ, experiment=settings.experiment)
+    ]
+
+
+def _workers(options: Options) -> str:
+    return str(options.max_concurrency or 10)
+
+
+# -- what was typed
+
+
+def _parsed(arguments: Sequence[str]) -> Said:
+    parser = argparse.ArgumentParser(prog="evalve run", allow_abbrev=False, add_help=False)
+    parser.add_argument("names", nargs="+")
+    for option in OPTIONS:
+        names = [f"--{prefix}{name}" for name in (option.name, *option.aliases) for prefix in ("", "evalve-")]
+        if option.is_switch:
+            parser.add_argument(*names, dest=option.field, action="store_true", default=None)
+        else:
+            parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
+    for key in _flags():
+        names = [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
+        parser.add_argument(*names, dest=f"key {key.name}", action="append")
+    said, unknown = parser.parse_known_intermixed_args(arguments)
+    if unknown:
+        known = [name for action in parser._actions for name in action.option_strings]
+        hint = suggestion(unknown[0].partition("=")[0], known) or "; `evalve run --help` names them"
+        raise OptionError(f"unknown option {unknown[0]!r} for an experiment of evalve.yaml{hint}")
+    options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
+    keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
+    return Said(
+        said.names, Options(**options), {name: _read(name, texts) for name, texts in keys.items() if texts}
+    )
+
+
+def _flags() -> list[Key]:
+    """The keys of experiments that have no option of their own."""
+    return [key for key in EXPERIMENT.keys if key.name not in ("extends", "description")]
+
+
+def _read(name: str, texts: Sequence[str]) -> Any:
+    """What a flag says, as YAML writes it; several times, or with commas, where a list may stand."""
+    key = EXPERIMENT.by_name[name]
+    if key.kind in (NAMES, EVALUATORS):
+        value: Any = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    elif key.kind is TEXT:
+        value = texts[-1]
+    else:
+        value = parsed_text(texts[-1])
+    if not key.kind.accepts(value):
+        raise OptionError(f"--{name.replace('_', '-')}: needs {key.kind.words}; got {texts[-1]!r}")
+    return value
+
+
+def _value(option: Option, given: Any) -> Any:
+    if given is None or option.is_switch:
+        return given
+    flag = f"--{option.name}"
+    if option.many:
+        return parse_texts(option, given, said_by=flag)
+    return parse_text(option, given[-1], said_by=flag)
+
+
+# -- what is told afterwards
+
+
+def _summary(ended: Sequence[Ended], again: str | None) -> Iterator[str]:
+    experiments = list(dict.fromkeys(one.planned.runnable.spec.experiment for one in ended))
+    for place, experiment in enumerate(experiments):
+        own = [one for one in ended if one.planned.runnable.spec.experiment == experiment]
+        told = [_told(one) for one in own]
+        if place:
+            yield ""
+        if len(experiments) > 1:
+            yield experiment
+        yield from summary_lines(
+            [one.to_plain() for one in told],
+            experiment=experiment,
+            storage=own[0].planned.storage,
+            all_told=True,
+            resume_command=again if any(one.interrupted for one in told) else None,
+        )
+        for one, said in zip(own, told, strict=True):
+            if one.outcome is not None and one.outcome.info.failed and not said.interrupted:
+                yield failure_text(said, one.outcome.info, one.planned.store)
+            if one.error is not None:
+                yield f"{said.name}: {one.error}"
+
+
+def _stored(planned: Planned) -> EvaluationInfo | None:
+    spec = planned.runnable.spec
+    try:
+        infos = planned.store.evaluations(spec.experiment)
+    except EvalveError:
+        return None  # nothing is recorded yet, or the store is what broke
+    return next((info for info in infos if info.spec.key == spec.key), None)
+
+
+def _told(one: Ended) -> Told:
+    planned, outcome = one.planned, one.outcome
+    if outcome is None:
+        reason = (
+            str(one.error)
+            if isinstance(one.error, EvalveError)
+            else f"{type(one.error).__name__}: {one.error}"
+        )
+        return Told.about_broken(planned.runnable.spec, _stored(planned), reason)
+    options = planned.runnable.options
+    rows = (outcome.info.total or 0) // (options.repeat or 1)
+    return Told.about(
+        outcome.info,
+        outcome.metrics,
+        ran=outcome.ran,
+        problems=outcome.problems,
+        interrupted=outcome.interrupted,
+        stop_reason=outcome.stop_reason,
+        calls=outcome.run.report["calls"],
+        storage=planned.storage,
+        rows_changed=outcome.run.report["rows_changed"],
+        skip_reasons=skip_reasons(planned.store, outcome.info),
+        asked_for=figures.first_rows(options.samples, rows if rows < (options.samples or 0) else None),
+    )

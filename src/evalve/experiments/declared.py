@@ -1,0 +1,213 @@
+"""An experiment of the file, read to the end: its datasets, whom it asks, what it asks them, what scores."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalve.declare.rows import lacks
+from evalve.errors import DatasetError, OptionError
+from evalve.experiments.document import Document
+from evalve.experiments.keys import EXPERIMENT
+from evalve.experiments.models import Asked, asked_named
+from evalve.experiments.resolving import Entry, entry_of, over
+from evalve.experiments.rows import Source, source_of
+from evalve.experiments.scoring import Scorer, scorers_of
+from evalve.experiments.templates import TemplateProblem, columns_of
+from evalve.options import suggestion
+
+_THROUGHPUT = frozenset(key.name for key in EXPERIMENT.keys if key.throughput) | {"datasets", "models"}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An experiment that can be run."""
+
+    entry: Entry
+    folder: Path
+    """Where the file is: `{project}` for agents."""
+    sources: Sequence[Source]
+    asked: Sequence[Asked]
+    judge: Asked | None
+    prompt: str
+    files: Mapping[str, Any]
+    expected: str | None
+    """A template, or `None`."""
+    scorers: Sequence[Scorer]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    def columns(self, source: Source) -> tuple[str, ...]:
+        """Those that the experiment needs of a dataset's rows."""
+        if any("row" in inspect.signature(scorer.function).parameters for scorer in self.scorers):
+            return tuple(source.first() or ())
+        templates = [self.prompt, *([self.expected] if self.expected else []), *_file_templates(self.files)]
+        by_scorers = [column for scorer in self.scorers for column in scorer.columns().values()]
+        return tuple(dict.fromkeys([*(c for one in templates for c in columns_of(one)), *by_scorers]))
+
+    def recorded(self) -> str:
+        """What of it belongs to an evaluation; how fast it runs, and how much of it, may change."""
+        plain = {
+            key: value
+            for key, value in self.entry.values.items()
+            if key in EXPERIMENT.by_name and key not in _THROUGHPUT
+        }
+        return json.dumps(plain, indent=1, sort_keys=True, default=str)
+
+
+def is_runnable(document: Document, name: Any) -> bool:
+    return "datasets" in entry_of(document, "experiments", name).values
+
+
+def declared_named(document: Document, name: str, said: Mapping[str, Any] | None = None) -> Declared:
+    """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy."""
+    entry = over(entry_of(document, "experiments", _key(document, name)), said or {})
+    folder = document.path.parent
+    if "datasets" not in entry.values:
+        raise OptionError(
+            f"{entry.place}: experiments.{name} has no `datasets:`, so there is nothing to run; its options "
+            f"hold for `evalve run FILE --experiment {name}`"
+        )
+    sources = [source_of(dataset_named(document, entry, one)) for one in entry.names("datasets")]
+    where = entry.where("models")
+    asked = [
+        asked_named(document, one, where=where, who=f"experiments.{name}") for one in entry.names("models")
+    ]
+    _check_models(entry, asked)
+    judge = entry.get("judge_model")
+    judged = judge and asked_named(
+        document, str(judge), where=entry.where("judge_model"), who=f"experiments.{name}"
+    )
+    if judged and judged.is_agent:
+        raise OptionError(f"{entry.where('judge_model')}: the judge {judge!r} is an agent; name an API model")
+    _check_names(entry)
+    prompt, expected = _texts(entry)
+    declared = Declared(
+        entry=entry,
+        folder=folder,
+        sources=sources,
+        asked=asked,
+        judge=judged or None,
+        prompt=prompt,
+        files=entry.get("files", {}),
+        expected=expected,
+        scorers=scorers_of(entry, judge=judged or None),
+    )
+    _check_columns(declared)
+    return declared
+
+
+def _key(document: Document, name: str) -> Any:
+    known = {str(key): key for key in document.section("experiments")}
+    if name not in known:
+        hint = suggestion(name, known) or (f"; there is: {', '.join(known)}" if known else "")
+        raise OptionError(f"{document.path}: no experiment {name!r}{hint}")
+    return known[name]
+
+
+def dataset_named(document: Document, entry: Entry, name: str) -> Entry:
+    known = {str(key): key for key in document.section("datasets")}
+    if name not in known:
+        hint = suggestion(name, known) or (
+            f" (there is: {', '.join(known)})" if known else "; add it under `datasets:`"
+        )
+        raise OptionError(
+            f"{entry.where('datasets')}: experiments.{entry.name}: there is no dataset {name!r}{hint}"
+        )
+    return entry_of(document, "datasets", known[name])
+
+
+def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
+    whose = f"experiments.{entry.name}"
+    if not asked:
+        raise OptionError(f"{entry.place}: {whose} names no model: add `models: [NAME]`, or say --model NAME")
+    mode = entry.get("evaluation_mode")
+    for one in asked:
+        if mode is not None and one.mode != mode:
+            is_one = "an agent" if one.is_agent else "a model that is asked directly"
+            raise OptionError(
+                f"{entry.where('evaluation_mode')}: {whose} says evaluation_mode: {mode}, and {one.name!r} "
+                f"is {is_one}; write evaluation_mode: {one.mode}, or name another model"
+            )
+        if not one.is_agent and "files" in entry.values:
+            raise OptionError(
+                f"{entry.where('files')}: {whose}: files are for agents, which have a workspace, and "
+                f"{one.name!r} is asked directly: put the column into `prompt:`"
+            )
+        if one.is_agent and "system" in entry.values:
+            raise OptionError(
+                f"{entry.where('system')}: {whose}: `system:` is for models, {one.name!r} is an agent"
+            )
+
+
+def _texts(entry: Entry) -> tuple[str, str | None]:
+    prompt = entry.get("prompt")
+    if prompt is None:
+        raise OptionError(
+            f'{entry.place}: experiments.{entry.name} says nothing to ask: add `prompt: "{{question}}"`, '
+            "with a column of the dataset in braces"
+        )
+    expected = entry.get("expected")
+    if expected is not None and "{" not in str(expected):
+        expected = "{" + str(expected) + "}"
+    texts = [
+        ("prompt", prompt),
+        ("expected", expected),
+        *(("files", one) for one in _file_templates(entry.get("files", {}))),
+    ]
+    for key, text in texts:
+        if text is not None:
+            try:
+                columns_of(text)
+            except TemplateProblem as problem:
+                raise OptionError(f"{entry.where(key)}: experiments.{entry.name}: {key}: {problem}") from None
+    return str(prompt), expected
+
+
+def _check_names(entry: Entry) -> None:
+    for name in entry.get("files", {}):
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or name.startswith("~"):
+            raise OptionError(
+                f"{entry.where('files')}: experiments.{entry.name}: files: {name!r} leads out of the"
+                " workspace; a name is a relative path inside it"
+            )
+
+
+def _file_templates(files: Mapping[str, Any]) -> list[str]:
+    return [one["path"] if isinstance(one, dict) else str(one) for one in files.values()]
+
+
+def _check_columns(declared: Declared) -> None:
+    """What the first row of each dataset tells."""
+    entry = declared.entry
+    for source in declared.sources:
+        if source.path is None:
+            continue  # nothing is fetched for the sake of looking
+        try:
+            first = source.first()
+        except DatasetError as error:
+            raise OptionError(f"{source.where}: {error}") from None
+        if first is None:
+            continue
+        for key, templates in (
+            ("prompt", [declared.prompt]),
+            ("files", _file_templates(declared.files)),
+            ("expected", [declared.expected] if declared.expected else []),
+            (
+                "evaluators",
+                [f"{{{one}}}" for scorer in declared.scorers for one in scorer.columns().values()],
+            ),
+        ):
+            for column in (column for one in templates for column in columns_of(one)):
+                if column not in first:
+                    raise OptionError(
+                        f"{entry.where(key)}: experiments.{entry.name}: {key} names the column {column!r}, "
+                        f"and row 1 of {source.label} {lacks(column, [str(name) for name in first])}"
+                    )

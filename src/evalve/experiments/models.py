@@ -1,0 +1,116 @@
+"""Who is asked: a `models:` entry, or a model's own name, as what an experiment needs of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalve.errors import OptionError
+from evalve.experiments.document import Document, Place
+from evalve.experiments.keys import AGENT_MODEL, API_MODEL
+from evalve.experiments.resolving import Entry, entry_of
+from evalve.experiments.variables import expanded
+from evalve.gate.doors.naming import PROVIDERS, target_of
+from evalve.options import suggestion
+
+_NEVER_RECORDED = frozenset({"api_key", "headers", "description"})
+_COMPATIBLE = "openai-compatible"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model or an agent, by the name that a person gave it."""
+
+    name: str
+    entry: Entry
+
+    @property
+    def is_agent(self) -> bool:
+        return "agent" in self.entry.values
+
+    @property
+    def mode(self) -> str:
+        return "agent" if self.is_agent else "model"
+
+    @property
+    def full_name(self) -> str | None:
+        """The model as `evalve.model` names it; `None` where only the agent knows."""
+        model = self.entry.get("model")
+        if self.is_agent or model is None:
+            return None if model is None else str(model)
+        provider = str(model).partition("/")[0]
+        if "base_url" in self.entry.values and provider not in PROVIDERS:
+            return f"{_COMPATIBLE}/{model}"
+        return str(model)
+
+    def callable_name(self, environ: Mapping[str, str]) -> str | None:
+        """As `--model` takes it, with the address; `None` where only the agent knows its model."""
+        name = self.full_name
+        if name is None:
+            return None
+        try:
+            if "base_url" in self.entry.values and not self.is_agent:
+                address = expanded(self.entry.get("base_url"), environ, where="base_url")
+                name = f"{_COMPATIBLE}/{name.removeprefix(f'{_COMPATIBLE}/')}@{address!s}"
+            target_of(name, environ=environ)
+        except OptionError:
+            return None
+        return str(name)
+
+    def recorded(self) -> str:
+        """What of it belongs to an evaluation; another key is no other evaluation."""
+        plain = {key: value for key, value in self.entry.values.items() if key not in _NEVER_RECORDED}
+        return json.dumps(plain, indent=1, sort_keys=True, default=str)
+
+    def expanded(self, environ: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            key: expanded(value, environ, where=f"{self.entry.where(key)}: models.{self.name}: {key}")
+            for key, value in self.entry.values.items()
+        }
+
+
+def asked_named(document: Document, name: str, *, where: Place | str, who: str) -> Asked:
+    """The entry of that name, else the model that is named so itself."""
+    known = {str(key): key for key in document.section("models")}
+    if name in known:
+        entry = entry_of(document, "models", known[name])
+        _check(entry)
+        return Asked(name, entry)
+    if name.partition("/")[0] in PROVIDERS:
+        place = where if isinstance(where, Place) else document.place()
+        return Asked(name, Entry("models", name, place, {"model": name}))
+    hint = suggestion(name, known) or (f" (there is: {', '.join(known)})" if known else "")
+    remedy = "; add it under `models:`, or name a model as in openai/gpt-5-mini" if not hint else ""
+    raise OptionError(f"{where}: {who}: there is no model {name!r}{hint}{remedy}")
+
+
+def _check(entry: Entry) -> None:
+    table = AGENT_MODEL if "agent" in entry.values else API_MODEL
+    for required in table.required:
+        if required not in entry.values:
+            raise OptionError(f"{entry.place}: models.{entry.name} lacks `{required}:`")
+    for key in entry.values:
+        if key not in table.by_name:
+            kind = "agents" if table is AGENT_MODEL else "API models"
+            raise OptionError(f"{entry.where(key)}: models.{entry.name}: {key} is not for {kind}")
+
+
+def open_model(asked: Asked, environ: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    """The model, and the arguments of every call to it."""
+    from evalve import gating  # with the gate, which a plan or a check does without
+
+    said = asked.expanded(environ)
+    name = asked.full_name
+    assert name is not None
+    model = gating.model(
+        name, api_key=said.get("api_key"), base_url=said.get("base_url"), headers=said.get("headers")
+    )
+    arguments: dict[str, Any] = {}
+    if "max_output_tokens" in said:
+        arguments["max_tokens"] = said["max_output_tokens"]
+    for key in ("temperature", "options"):
+        if key in said:
+            arguments[key] = said[key]
+    return model, arguments

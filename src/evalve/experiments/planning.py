@@ -1,0 +1,153 @@
+"""What an experiment of the file will take of this machine: how many at once, how long, how much memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evalve.errors import OptionError
+from evalve.experiments.answering import files_for
+from evalve.experiments.declared import Declared
+from evalve.experiments.models import Asked
+from evalve.experiments.rows import Source
+from evalve.options import Options
+from evalve.show.figures import duration
+
+_MOST_ROWS = 200
+"""How many rows are looked at to tell how large contexts are."""
+_MODELS_AT_ONCE = 10
+AUTO_STARTS_AT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One evaluation of an experiment, before it runs."""
+
+    label: str
+    key: str
+    samples: int | None
+    """`None` where only reading tells."""
+    context_bytes: float
+    """Of a sample's files, in the mean."""
+    largest_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a model or an agent has ahead of it."""
+
+    asked: Asked
+    shares: list[Share]
+    at_once: int
+    is_auto: bool
+    repeat: int
+
+    def memory_bytes(self) -> float:
+        """Of all contexts that are there at a time."""
+        return self.at_once * max((share.context_bytes for share in self.shares), default=0.0)
+
+    def duration_s(self, sample_s: float | None) -> float | None:
+        """In rounds of as many as run at once; evaluations run beside each other."""
+        counts = [share.samples for share in self.shares]
+        if sample_s is None or not counts or any(count is None for count in counts):
+            return None
+        return max(math.ceil((count or 0) * self.repeat / self.at_once) for count in counts) * sample_s
+
+
+def outlooks(declared: Declared, options: Options, environ: Mapping[str, str]) -> list[Outlook]:
+    """One for each model, in the order of the file."""
+    found = []
+    for asked in declared.asked:
+        asked_for = options.max_concurrency
+        at_once = asked_for if isinstance(asked_for, int) else _recommended(declared, asked, environ)
+        shares = [_share(declared, asked, source, options.samples) for source in declared.sources]
+        found.append(Outlook(asked, shares, at_once, asked_for == "auto", options.repeat or 1))
+    return found
+
+
+def _recommended(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> int:
+    if not asked.is_agent:
+        return _MODELS_AT_ONCE
+    from evalve.experiments.agents import open_agent
+
+    try:
+        return int(open_agent(asked, environ, folder=declared.folder).recommended_concurrency)
+    except OptionError:
+        return AUTO_STARTS_AT  # a variable that is not set is told when it runs
+
+
+def _share(declared: Declared, asked: Asked, source: Source, limit: int | None) -> Share:
+    name = f"{source.name}[{asked.name}]"
+    sizes = list(islice(_sizes(declared, source), _MOST_ROWS))
+    return Share(
+        label=name,
+        key=f"{declared.entry.place.path.name}::{name}",
+        samples=source.count(limit),
+        context_bytes=sum(sizes) / len(sizes) if sizes else 0.0,
+        largest_bytes=max(sizes, default=0),
+    )
+
+
+def _sizes(declared: Declared, source: Source) -> Iterator[int]:
+    """Of the files of each row; where there are none, of what is put into the prompt."""
+    columns = declared.columns(source)
+    for row in islice(source.open(), _MOST_ROWS):
+        values = {column: row.get(column) for column in columns}
+        if not declared.files:
+            yield sum(len(str(value).encode()) for value in values.values())
+            continue
+        try:
+            files = files_for(declared.files, values, declared.entry.folder("files"))
+        except Exception:  # a path that is not there is told by its sample
+            continue
+        yield sum(_size(content) for content in files.values())
+
+
+def _size(content: Any) -> int:
+    if not isinstance(content, Path):
+        return len(str(content).encode())
+    if content.is_dir():
+        return sum(path.stat().st_size for path in content.rglob("*") if path.is_file())
+    return content.stat().st_size
+
+
+def outlook_lines(outlook: Outlook, sample_s: float | None, source: str) -> Iterator[str]:
+    """`5 at once × 1.2 MB of context …`, and how long it takes."""
+    samples = sum((share.samples or 0) * outlook.repeat for share in outlook.shares)
+    takes_s = outlook.duration_s(sample_s)
+    at_once = f"{outlook.at_once} at once{' to begin with (auto)' if outlook.is_auto else ''}"
+    if takes_s is None:
+        yield f"duration  not known, nothing is recorded yet: {samples} samples, {at_once}; run some of them"
+    else:
+        each = duration(sample_s or 0.0)
+        yield f"duration  about {duration(takes_s)}: {samples} samples, {at_once}, {each} each ({source})"
+    mean = in_bytes(max((share.context_bytes for share in outlook.shares), default=0.0))
+    largest = in_bytes(max((share.largest_bytes for share in outlook.shares), default=0))
+    on_top = "; the agents' programs come on top" if outlook.asked.is_agent else ""
+    yield (
+        f"memory    {outlook.at_once} at once × {mean} of context = {in_bytes(outlook.memory_bytes())}"
+        f" (largest context {largest}){on_top}"
+    )
+
+
+def outlook_plain(outlook: Outlook, sample_s: float | None) -> dict[str, Any]:
+    return {
+        "model": outlook.asked.name,
+        "evaluations": [
+            {"name": share.label, "samples": share.samples, "context_bytes": round(share.context_bytes)}
+            for share in outlook.shares
+        ],
+        "concurrency": outlook.at_once,
+        "duration_s": outlook.duration_s(sample_s),
+        "memory_bytes": round(outlook.memory_bytes()),
+    }
+
+
+def in_bytes(size_bytes: float) -> str:
+    if size_bytes < 1_000:
+        return f"{size_bytes:.0f} B"
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 100_000 else f"{size_bytes / 1e3:,.1f} kB"

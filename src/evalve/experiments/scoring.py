@@ -1,0 +1,155 @@
+"""Evaluators by name: those of evalve, a person's own, and the judge; called with what each asks for."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalve import evaluators
+from evalve.errors import OptionError
+from evalve.experiments.resolving import Entry
+from evalve.options import suggestion
+
+JUDGE = "llm_judge"
+_NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
+_CONTEXT = ("question", "prompt", "row")
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """One evaluator, and the arguments that were written beside its name."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    needs_expected: bool = False
+    takes_expected: bool = False
+
+    async def score(self, answer: str, expected: Any, context: Mapping[str, Any]) -> Any:
+        known = inspect.signature(self.function).parameters
+        offered = {key: context[key] for key in _CONTEXT if key in known and context.get(key) is not None}
+        given = (answer, expected) if self.takes_expected and expected is not None else (answer,)
+        row = context["row"]
+        columns = {name: row[column] for name, column in self.columns().items()}
+        score = self.function(*given, **{**offered, **self.arguments, **columns})
+        return await score if inspect.isawaitable(score) else score
+
+    def columns(self) -> dict[str, str]:
+        """Arguments that are a column of the row: `{llm_judge: {label: "{human}"}}`."""
+        matches = {
+            name: _COLUMN.fullmatch(text) for name, text in self.arguments.items() if isinstance(text, str)
+        }
+        return {name: match[1] for name, match in matches.items() if match is not None}
+
+
+def known_evaluators() -> list[str]:
+    return [name for name in evaluators.__all__ if name not in _NOT_FOR_ANSWERS and name[0].islower()]
+
+
+def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
+    """What the experiment names; `judge` is the model of `judge_model:`."""
+    folder = entry.folder("evaluators")
+    asked = entry.get("evaluators", [])
+    found = [_scorer(entry, one, folder) for one in (asked if isinstance(asked, list) else [asked])]
+    if judge is not None:
+        if all(scorer.name != JUDGE for scorer in found):
+            found.append(_named(entry, JUDGE, {}, folder))
+        found = [_judged_by(scorer, judge) if scorer.name == JUDGE else scorer for scorer in found]
+    for scorer in found:
+        if scorer.name == JUDGE and "model" not in scorer.arguments:
+            raise OptionError(
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE} needs a model; add "
+                "`judge_model: NAME`"
+            )
+        if scorer.needs_expected and "expected" not in entry.values:
+            raise OptionError(
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer "
+                "with what is right: add `expected:` with the column that has it"
+            )
+    return found
+
+
+def _judged_by(scorer: Scorer, judge: Any) -> Scorer:
+    return Scorer(
+        scorer.name,
+        scorer.function,
+        {"model": judge, **scorer.arguments},
+        scorer.needs_expected,
+        scorer.takes_expected,
+    )
+
+
+def _scorer(entry: Entry, asked: Any, folder: Path) -> Scorer:
+    if isinstance(asked, str):
+        return _named(entry, asked, {}, folder)
+    ((name, arguments),) = asked.items()
+    return _named(entry, str(name), arguments, folder)
+
+
+def _named(entry: Entry, name: str, arguments: Mapping[str, Any], folder: Path) -> Scorer:
+    where = f"{entry.where('evaluators')}: experiments.{entry.name}"
+    if ":" in name:
+        function = _own(name, folder, where)
+        name = name.rpartition(":")[2]
+    elif name in known_evaluators():
+        function = getattr(evaluators, name)
+    else:
+        known = known_evaluators()
+        hint = suggestion(name, known) or f" (known: {', '.join(known)})"
+        raise OptionError(
+            f"{where}: unknown evaluator {name!r}{hint}; one of your own is written FILE.py:FUNCTION"
+        )
+    positional = _positional(function, arguments)
+    for argument in arguments:
+        if argument not in inspect.signature(function).parameters and not _takes_any(function):
+            raise OptionError(f"{where}: {name} has no argument {argument!r}")
+    return Scorer(
+        name,
+        function,
+        arguments,
+        needs_expected=sum(p.default is p.empty for p in positional) > 1,
+        takes_expected=len(positional) > 1 and positional[1].name not in ("schema",),
+    )
+
+
+def _positional(function: Callable[..., Any], given: Mapping[str, Any]) -> Sequence[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name not in (*_CONTEXT, *given)
+    ]
+
+
+def _takes_any(function: Callable[..., Any]) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
+def _own(name: str, folder: Path, where: str) -> Callable[..., Any]:
+    """`checks.py:close_enough`: a function of a person's own file."""
+    file, _, function_name = name.rpartition(":")
+    path = folder / file
+    if not path.is_file():
+        raise OptionError(f"{where}: there is no file {str(path)!r}, which the evaluator {name!r} names")
+    spec = importlib.util.spec_from_file_location(f"evalve_own_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the person's own code
+        raise OptionError(f"{where}: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        functions = [
+            key for key, value in vars(module).items() if callable(value) and not key.startswith("_")
+        ]
+        raise OptionError(
+            f"{where}: {path} has no function {function_name!r}{suggestion(function_name, functions)}"
+        )
+    return evaluators.evaluator(function) if not hasattr(function, "__wrapped__") else function

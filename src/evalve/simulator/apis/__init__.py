@@ -1,0 +1,1 @@
+"""What the simulator says over the wire, one module for each provider's format."""

@@ -1,0 +1,294 @@
+"""`evalve validate`: every mistake, with file, line and what was meant."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from textwrap import dedent
+
+import jsonschema
+import pytest
+import yaml
+
+from evalve.agents.settings import AgentSettings
+from evalve.errors import OptionError
+from evalve.experiments import keys, schema, validation
+from evalve.options import OPTIONS
+
+VALID = """
+    models:
+      reader: {agent: command, command: [python3, "{project}/agent.py", "{prompt}"], answer: last_line}
+      mini: {model: small, base_url: "http://127.0.0.1:1/v1", api_key: "${MINI_KEY}", temperature: 0}
+    datasets:
+      docs: {path: docs.jsonl}
+    experiments:
+      full:
+        datasets: [docs]
+        models: [reader]
+        evaluation_mode: agent
+        concurrency: 5
+        prompt: "{question}"
+        files: {context.md: "{context}"}
+        expected: answer
+        metrics: [exact_match]
+      debug: {extends: full, concurrency: 1, limit: 3}
+      options_only: {samples: 3}
+"""
+
+
+def problems_of(folder: Path, text: str) -> list[str]:
+    """The errors, with the file's name left out."""
+    report = validated(folder, text)
+    return [f"{one.place.line}: {one.text}" for one in report.errors]
+
+
+def validated(folder: Path, text: str) -> validation.Report:
+    (folder / "evalve.yaml").write_text(dedent(text).lstrip("\n"), encoding="utf-8")
+    row = {"id": "a", "question": "q", "context": "c", "answer": "x"}
+    (folder / "docs.jsonl").write_text(json.dumps(row) + "\n")
+    return validation.validated(folder)
+
+
+def test_a_file_that_is_right_says_what_it_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MINI_KEY", raising=False)
+
+    report = validated(tmp_path, VALID)
+
+    assert report.errors == []
+    assert report.experiments[1] == {
+        "name": "debug",
+        "runnable": True,
+        "datasets": ["docs"],
+        "models": ["reader"],
+        "evaluation_mode": "agent",
+        "evaluations": 1,
+    }
+    assert report.experiments[2] == {"name": "options_only", "runnable": False}
+    assert [one.text.split(";")[0] for one in report.warnings] == [
+        "models.mini: api_key: the variable MINI_KEY is not set"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "problem"),
+    [
+        (
+            "concurrency: 5",
+            "concurency: 5",
+            "11: experiments.full: unknown key 'concurency'; did you mean 'concurrency'?",
+        ),
+        (
+            "concurrency: 5",
+            "concurrency: many",
+            "11: experiments.full: concurrency: needs a whole number, 1 or more, or `auto`; got 'many'",
+        ),
+        (
+            "datasets: [docs]",
+            "datasets: [dosc]",
+            "8: experiments.full: there is no dataset 'dosc'; did you mean 'docs'?",
+        ),
+        (
+            "models: [reader]",
+            "models: [raeder]",
+            "9: experiments.full: there is no model 'raeder'; did you mean 'reader'?",
+        ),
+        (
+            "evaluation_mode: agent",
+            "evaluation_mode: agents",
+            "10: experiments.full: evaluation_mode: needs one of: agent, model; got 'agents'",
+        ),
+        (
+            "evaluation_mode: agent",
+            "evaluation_mode: model",
+            "10: experiments.full says evaluation_mode: model, and 'reader'",
+        ),
+        (
+            'prompt: "{question}"',
+            'prompt: "{qestion}"',
+            "12: experiments.full: prompt names the column 'qestion', and row 1 of docs.jsonl",
+        ),
+        (
+            'prompt: "{question}"',
+            'prompt: "{question"',
+            "12: experiments.full: prompt: expected '}' before end of string",
+        ),
+        (
+            "metrics: [exact_match]",
+            "metrics: [exact_mtach]",
+            "15: experiments.full: unknown evaluator 'exact_mtach'; did you mean 'exact_match'?",
+        ),
+        (
+            "extends: full",
+            "extends: fulll",
+            "16: experiments.debug extends 'fulll', which is not there; did you mean 'full'?",
+        ),
+        (
+            "{path: docs.jsonl}",
+            "{paht: docs.jsonl}",
+            "5: datasets.docs: unknown key 'paht'; did you mean 'path'?",
+        ),
+        (
+            "answer: last_line}",
+            "answr: last_line}",
+            "2: models.reader: unknown key 'answr'; did you mean 'answer'?",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_what_was_meant(
+    tmp_path: Path, was: str, now: str, problem: str
+) -> None:
+    assert was in VALID
+
+    found = problems_of(tmp_path, VALID.replace(was, now))
+
+    assert found[0].startswith(problem)
+
+
+def test_a_file_of_rows_that_is_not_there_is_told(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, VALID.replace("docs.jsonl", "none.jsonl"))
+
+    assert found[0].startswith("5: datasets.docs: there is no file ")
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = VALID.replace("concurrency: 5", "concurency: 5").replace("models: [reader]", "models: [raeder]")
+
+    assert [one.partition(":")[0] for one in problems_of(tmp_path, text)] == ["11", "9", "9"]
+
+
+@pytest.mark.parametrize("key", ["api_key: sk-live-0123456789abcdef", "api_key: secret"])
+def test_a_key_in_clear_is_refused_with_the_line_to_write_and_not_shown(tmp_path: Path, key: str) -> None:
+    found = problems_of(tmp_path, VALID.replace('api_key: "${MINI_KEY}"', key))
+
+    assert found[0].startswith("3: models.mini: api_key is written out")
+    assert found[0].endswith("write:  api_key: ${MINI_API_KEY}")
+    assert key.partition(": ")[2] not in found[0].replace("--env-file", "")
+
+
+def test_a_variable_without_braces_gets_them(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, VALID.replace('"${MINI_KEY}"', "$MINI_KEY"))
+
+    assert found[0].endswith("write:  api_key: ${MINI_KEY}")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "problem"),
+    [
+        (
+            "agent: command",
+            "agent: comand",
+            "2: models.reader: there is no agent 'comand'; did you mean 'command'?",
+        ),
+        (
+            "{prompt}",
+            "{question}",
+            "2: models.reader: agent 'command': {question} in '{question}' is not a placeholder",
+        ),
+        (
+            "answer: last_line",
+            "answer: last",
+            "2: models.reader: agent 'command': answer is one of last_line",
+        ),
+        (
+            "context.md:",
+            "../context.md:",
+            "13: experiments.full: files: '../context.md' leads out of the workspace",
+        ),
+    ],
+)
+def test_what_an_agent_does_not_take_is_told(tmp_path: Path, was: str, now: str, problem: str) -> None:
+    assert problems_of(tmp_path, VALID.replace(was, now, 1))[0].startswith(problem)
+
+
+def test_a_token_for_an_agent_is_refused_in_clear_too(tmp_path: Path) -> None:
+    text = VALID.replace("answer: last_line", "environment: {HUB_TOKEN: abcdefghijkl}")
+
+    assert problems_of(tmp_path, text)[0].endswith("write:  HUB_TOKEN: ${HUB_TOKEN}")
+
+
+def test_an_experiment_at_the_top_gets_the_line_to_add(tmp_path: Path) -> None:
+    found = problems_of(
+        tmp_path,
+        """
+        docfinqa_claude_code_test:
+          datasets: [docfinqa_test_only]
+          models: [claude-code-sonnet]
+          evaluation_mode: agent
+          concurrency: 5  # Run 5 samples in parallel
+          judge_model: openrouter-qwq-32b-judge
+        """,
+    )
+
+    assert found == [
+        "1: 'docfinqa_claude_code_test' is an experiment, and experiments stand under `experiments:`; add "
+        "that line above it and indent it:\n\nexperiments:\n  docfinqa_claude_code_test:\n    …"
+    ]
+
+
+def test_paths_are_seen_from_the_file_that_says_them(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "rows.csv").write_text("id,question\n1,why\n")
+    (shared / "base.yaml").write_text("datasets: {rows: rows.csv}\nmodels: {m: local}\n")
+
+    report = validated(
+        tmp_path,
+        """
+        extends: shared/base.yaml
+        experiments:
+          e: {datasets: rows, models: m, prompt: "{question}", evaluators: [valid_json]}
+        """,
+    )
+
+    assert report.errors == []
+
+
+def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"there is no evalve\.yaml in .*`evalve init --agents` writes one"):
+        validation.validated(tmp_path)
+
+
+def test_the_report_is_json_for_programs(tmp_path: Path) -> None:
+    report = validated(tmp_path, VALID.replace("concurrency: 5", "concurency: 5"))
+
+    plain = json.loads(validation.report_json(report))
+
+    assert plain["valid"] is False
+    assert plain["errors"][0] == {
+        "file": str(tmp_path / "evalve.yaml"),
+        "line": 11,
+        "message": "experiments.full: unknown key 'concurency'; did you mean 'concurrency'?",
+    }
+
+
+# -- the JSON Schema
+
+
+def test_the_schema_that_is_shipped_is_the_one_that_the_keys_make() -> None:
+    shipped = Path(schema.__file__).with_name(schema.FILE)
+
+    assert shipped.read_text() == schema.schema_text()
+
+
+def test_the_schema_accepts_what_is_valid_and_refuses_what_is_not() -> None:
+    check = jsonschema.Draft202012Validator(schema.schema())
+    jsonschema.Draft202012Validator.check_schema(schema.schema())
+
+    assert list(check.iter_errors(yaml.safe_load(VALID))) == []
+    for was, now in (
+        ("concurrency: 5", "concurency: 5"),
+        ("evaluation_mode: agent", "evaluation_mode: agents"),
+        ("{path: docs.jsonl}", "{paht: docs.jsonl}"),
+        ("agent: command,", "agnet: command,"),
+    ):
+        assert list(check.iter_errors(yaml.safe_load(VALID.replace(was, now)))) != []
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_has_a_schema(option: object) -> None:
+    assert keys.option_schema(option)  # type: ignore[arg-type]
+
+
+def test_every_setting_of_agents_is_a_key() -> None:
+    assert {setting.name for setting in fields(AgentSettings)} <= set(keys.AGENT_MODEL.by_name)

@@ -1,0 +1,54 @@
+"""What calls came to, by role."""
+
+from __future__ import annotations
+
+from evalve.contracts import SAMPLE, CallLog, SampleContext, all_roles, in_role, split_roles
+
+
+def test_calls_of_a_role_are_in_none_of_the_figures() -> None:
+    log = CallLog(requests=3, cost_usd=0.5)
+    log.in_role("judge").requests += 2
+
+    plain = log.to_plain()
+
+    assert (plain["requests"], plain["judge.requests"]) == (3, 2)
+    assert split_roles(plain)["judge"]["requests"] == 2
+    assert split_roles(plain)[""]["requests"] == 3
+    assert all_roles(plain)["requests"] == 5
+
+
+def test_what_was_added_since_is_told_by_role() -> None:
+    before, now, total = CallLog(requests=1), CallLog(requests=3), CallLog()
+    before.in_role("judge").requests = 1
+    now.in_role("judge").requests = 5
+
+    added = now.since(before)
+    total.add(added)
+    total.add(added)
+
+    assert (added.requests, added.roles["judge"].requests) == (2, 4)
+    assert (total.requests, total.roles["judge"].requests) == (4, 8)
+
+
+def test_a_log_with_calls_of_a_judge_alone_is_not_empty() -> None:
+    log = CallLog()
+    assert not log.made_any
+
+    log.in_role("judge").cached += 1
+
+    assert log.made_any
+
+
+def test_in_a_role_the_sample_stays_the_same() -> None:
+    sample = SampleContext("exp", "eval", "s1", 0, 1)
+    token = SAMPLE.set(sample)
+    try:
+        with in_role("judge"):
+            inside = SAMPLE.get()
+        assert SAMPLE.get() is sample
+    finally:
+        SAMPLE.reset(token)
+
+    assert inside is not None
+    assert (inside.sample_id, inside.role) == ("s1", "judge")
+    assert inside.calls is sample.calls
