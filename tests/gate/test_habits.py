@@ -100,8 +100,19 @@ def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_prov
         ([(2400, 39, 0.025), (2400, 20, 0.5)], 60.0),
         ([(20, 19, None), (20, 15, None)], 60.0),
         ([(20, 19, 0.9), (20, 12, 0.85), (20, 10, 0.8)], 1.0),
+        ([(1200, 1199, 2.0), (1200, 1180, 2.0), (1200, 1100, 6.0)], 60.0),
+        ([(200, 150, 4.0), (200, 100, 7.0)], 10.0),
     ],
-    ids=["a second", "ten", "a minute", "a shallow bucket", "no reset", "a window of a second"],
+    ids=[
+        "a second",
+        "ten",
+        "a minute",
+        "a shallow bucket",
+        "no reset",
+        "a window of a second",
+        "a minute in whole seconds",
+        "ten in whole seconds",
+    ],
 )
 def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
     said: list[tuple[float, float, float | None]], seconds: float
