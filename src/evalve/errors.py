@@ -28,7 +28,10 @@ KeyboardInterrupt
 
 from __future__ import annotations
 
-from evalve.records import FailureClass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evalve.records import FailureClass
 
 
 class EvalveError(Exception):

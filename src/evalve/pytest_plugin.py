@@ -19,7 +19,6 @@ import pytest
 
 from evalve.errors import DeclarationError, EvalveError, OptionError
 from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts
-from evalve.secrecy import Environment
 
 if TYPE_CHECKING:
     from evalve.pytest_session import EvalveSession
@@ -82,6 +81,7 @@ def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) 
     if not os.environ.get("EVALVE_GATEWAY") and not any(map(_names_gateway, (folder, *folder.parents))):
         return False
     from evalve import wiring  # not imported for those who do not use evalve
+    from evalve.secrecy import Environment
 
     try:
         now = wiring.settings(Options(), folder=folder, environ=Environment(os.environ))

@@ -164,7 +164,9 @@ def test_a_key_comes_from_an_env_file_and_is_nowhere_else(project: Project, prov
     assert without.code == 4
     assert "models.sim: api_key: the variable SIM_KEY is not set" in without.err
     assert ended.code == 0
-    everything = b"".join(path.read_bytes() for path in (project.folder / ".evalve").rglob("*.db*"))
+    stored = [path for path in (project.folder / ".evalve").rglob("*") if path.is_file()]
+    assert project.folder / ".evalve" / "evalve.db" in stored
+    everything = b"".join(path.read_bytes() for path in stored)
     assert b"sk-sim-from-a-file-1" not in everything
 
 
