@@ -120,7 +120,7 @@ def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
     period = Period()
 
     for limit, remaining, full_in_s in said:
-        period.learn(Stated(limit, remaining, 0.0, full_in_s))
+        period.learn(Stated(limit, remaining, 0.0, full_in_s), 0.0)
 
     assert period.seconds() == pytest.approx(seconds, rel=0.2)
 

@@ -305,7 +305,7 @@ class ScopeState:
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
         for dimension, said in stated.items():
-            one = self._by_the_minute(dimension, said)
+            one = self._by_the_minute(dimension, said, now_s)
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
             bucket = self.buckets.get(dimension)
@@ -319,12 +319,12 @@ class ScopeState:
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
 
-    def _by_the_minute(self, dimension: Dimension, said: Stated) -> Stated:
+    def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
         period = self.periods.setdefault(dimension, Period())
-        period.learn(said)
+        period.learn(said, now_s)
         return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
 
     def refute(
