@@ -77,6 +77,15 @@ async def test_two_runs_at_once_have_homes_of_their_own_that_are_gone_afterwards
         ("echo almost; exit 3", "agent", "ended with exit code 3"),
         ("echo '429 too many requests' >&2; exit 1", "provider", "429 too many requests"),
         ("true", "agent", "gave an empty answer"),
+        (
+            "echo 'API Error: 529 overloaded'",
+            "provider",
+            "gave an error of its API as the answer: API Error: 529",
+        ),
+        ("echo 'Error: 503 Service Unavailable'", "provider", "Error: 503 Service Unavailable"),
+        ("echo 'Error code: 401 - wrong key'", "code", "Error code: 401"),
+        ("echo 'openai.RateLimitError: slow down'", "provider", "openai.RateLimitError: slow down"),
+        ("""echo '{"type":"error","error":{"type":"overloaded_error"}}'""", "provider", "overloaded_error"),
         ("kill -9 $$", "infrastructure", "was killed by SIGKILL, not by evalve"),
         ("kill -11 $$", "agent", "was killed by SIGSEGV"),
     ],
@@ -89,6 +98,13 @@ async def test_what_is_no_answer_is_a_failure_of_its_class(
     assert said in str(raised.value)
     assert raised.value.failure_class == failure_class
     assert raised.value.run is not None
+
+
+@pytest.mark.parametrize(
+    "answer", ["503 Service Unavailable", "An API error of 4 %", "errors: 429", "Error 0.5"]
+)
+async def test_an_answer_about_errors_is_an_answer(bench: Bench, answer: str) -> None:
+    assert (await bench.shell(f"echo '{answer}'")("x", bench.workspace)).answer == answer
 
 
 async def test_a_clock_that_runs_out_is_a_timeout(bench: Bench) -> None:

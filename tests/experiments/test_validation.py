@@ -145,6 +145,39 @@ def test_a_mistake_is_told_with_its_line_and_what_was_meant(
     assert found[0].startswith(problem)
 
 
+def test_an_experiment_whose_files_cannot_be_is_told_once_and_looked_at_no_further(tmp_path: Path) -> None:
+    text = VALID.replace('{context.md: "{context}"}', "{context.md: {pth: a}}")
+    (found,) = problems_of(tmp_path, text)  # and not for debug, which extends it
+    assert found.startswith("13: experiments.full: files: needs names with a text")
+
+
+def test_what_the_gate_would_not_take_is_told_with_its_line(tmp_path: Path) -> None:
+    calls = """
+    limits:
+      anthropic: {rmp: 50}
+      openai: 3
+    prices:
+      mini: {inputt: 3}
+    """
+    assert [one.partition(" (known")[0] for one in problems_of(tmp_path, dedent(VALID) + dedent(calls))] == [
+        "20: limits.anthropic: unknown key 'rmp'; did you mean 'rpm'?",
+        "21: limits.openai must be a mapping of names to values; got int",
+        "23: prices.mini: unknown key 'inputt'; did you mean 'input'?",
+    ]
+
+
+def test_a_provider_alone_is_no_model(tmp_path: Path) -> None:
+    text = VALID.replace("models: [reader]", "models: [openai]").replace("evaluation_mode: agent", "")
+    told = problems_of(tmp_path, text)
+    assert told[0] == "9: experiments.full: 'openai' lacks the name of a model, as in openai/MODEL"
+
+
+def test_a_program_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
+    report = validated(tmp_path, VALID.replace("[python3", "[no-such-program"))
+    assert report.is_valid
+    assert "the program 'no-such-program' is not installed" in report.warnings[0].text
+
+
 def test_a_file_of_rows_that_is_not_there_is_told(tmp_path: Path) -> None:
     found = problems_of(tmp_path, VALID.replace("docs.jsonl", "none.jsonl"))
 
@@ -154,7 +187,7 @@ def test_a_file_of_rows_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     text = VALID.replace("concurrency: 5", "concurency: 5").replace("models: [reader]", "models: [raeder]")
 
-    assert [one.partition(":")[0] for one in problems_of(tmp_path, text)] == ["11", "9", "9"]
+    assert [one.partition(":")[0] for one in problems_of(tmp_path, text)] == ["9", "9", "11"]
 
 
 @pytest.mark.parametrize("key", ["api_key: sk-live-0123456789abcdef", "api_key: secret"])

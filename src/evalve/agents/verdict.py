@@ -24,6 +24,15 @@ _OF_PROVIDER = re.compile(
     re.IGNORECASE,
 )
 _STATUS = re.compile(r"\b(?:status|code|HTTP|API Error)[\"':=\s]{1,4}([45]\d\d)\b", re.IGNORECASE)
+_IS_ERROR = re.compile(
+    r"""\W*(?:API\ Error\b
+    | (?:[\w.]+\.)?(?:RateLimit|API(?:Status|Connection|Timeout)?|InternalServer|Overloaded|ServiceUnavailable
+        |Authentication|PermissionDenied|BadRequest|NotFound)Error:
+    | (?:(?:fatal|stream|request|unexpected|\[?API\]?)\s)?error:?\s(?:(?:code|status|HTTP):?\s?)*[45]\d\d\b
+    | "error":\s*\{ | "type":\s*"error")""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How clients of models report that a call failed, where their program prints that and ends well."""
 _OF_LIMITS = (402, 408, 409, 425, 429)
 _SHOWN_CHARACTERS = 600
 
@@ -59,6 +68,12 @@ def fault_of(
         return Fault("agent", f"{name} ended without its last event{_last_words(stderr)}")
     if not reading.answer.strip():
         return Fault("agent", f"{name} gave an empty answer{_last_words(stderr)}")
+    if _IS_ERROR.match(reading.answer):
+        whose = of_error(reading.answer)
+        return Fault(
+            "provider" if whose == "agent" else whose,
+            f"{name} gave an error of its API as the answer{_last_words(reading.answer)}",
+        )
     return None
 
 

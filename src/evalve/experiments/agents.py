@@ -77,7 +77,8 @@ def asking_agent(agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Se
     return ask
 
 
-def check_agent(asked: Asked) -> None:
-    """What can be told without its variables; raises `OptionError`."""
+def check_agent(asked: Asked) -> str | None:
+    """What can be told without its variables: raises `OptionError`, returns what is not installed."""
     settings = {key: value for key, value in asked.entry.values.items() if key not in _OURS}
-    _named(asked, str(asked.entry.get("agent")), settings)
+    missing: str | None = _named(asked, str(asked.entry.get("agent")), settings).missing()
+    return missing

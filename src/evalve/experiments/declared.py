@@ -85,7 +85,9 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         document, str(judge), where=entry.where("judge_model"), who=f"experiments.{name}"
     )
     if judged and judged.is_agent:
-        raise OptionError(f"{entry.where('judge_model')}: the judge {judge!r} is an agent; name an API model")
+        raise OptionError(
+            f"{entry.where('judge_model')}: experiments.{name}: the judge {judge!r} is an agent; name an API model"
+        )
     _check_names(entry)
     prompt, expected = _texts(entry)
     declared = Declared(

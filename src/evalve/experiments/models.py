@@ -79,6 +79,8 @@ def asked_named(document: Document, name: str, *, where: Place | str, who: str) 
         _check(entry)
         return Asked(name, entry)
     if name.partition("/")[0] in PROVIDERS:
+        if "/" not in name and name != "local":
+            raise OptionError(f"{where}: {who}: {name!r} lacks the name of a model, as in {name}/MODEL")
         place = where if isinstance(where, Place) else document.place()
         return Asked(name, Entry("models", name, place, {"model": name}))
     hint = suggestion(name, known) or (f" (there is: {', '.join(known)})" if known else "")

@@ -66,6 +66,16 @@ def own_problems(document: Document) -> Iterator[Problem]:
             yield from _entry_problems(document, ("datasets", name), entry, DATASET)
 
 
+def is_sound(document: Document, section: str, name: Any, values: Any) -> bool:
+    """Whether an entry, with what it extends, has only keys and values that can be; others lead nowhere."""
+    keys = (section, name)
+    if section == "experiments":
+        return not any(_experiment_problems(document, keys, values))
+    if section == "models":
+        return not any(_model_problems(document, keys, values))
+    return not any(_entry_problems(document, keys, values, DATASET))
+
+
 def _unknown_at_top(key: str, value: Any) -> str:
     experiment = {*EXPERIMENT.by_name, *option_keys()}
     if isinstance(value, dict) and experiment & {str(inner) for inner in value}:

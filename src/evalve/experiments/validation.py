@@ -17,10 +17,12 @@ from evalve.experiments.configuration import configuration_file
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.models import asked_named
-from evalve.experiments.problems import Problem, own_problems
+from evalve.experiments.problems import Problem, is_sound, own_problems
 from evalve.experiments.resolving import Entry, entry_of
 from evalve.experiments.rows import source_of
 from evalve.experiments.variables import not_set, variables_in
+from evalve.gate.presets import read_limits
+from evalve.gate.prices import read_prices
 from evalve.secrecy import Environment
 
 _PLACED = re.compile(r"(?s)(.+?):(\d+): (.*)")
@@ -58,9 +60,12 @@ def validated(folder: Path) -> Report:
     if report.errors and not isinstance(document.content, dict):
         return report
     for problem in _reference_problems(document, report.experiments):
-        if str(problem) not in map(str, report.errors):
-            report.errors.append(problem)
-    report.warnings = list(_missing_variables(document, environ))
+        found = report.warnings if problem.is_warning else report.errors
+        if str(problem) not in map(str, found):
+            found.append(problem)
+    report.errors.extend(_call_problems(document))
+    report.errors.sort(key=lambda one: (one.place.path != path, one.place.path, one.place.line))
+    report.warnings.extend(_missing_variables(document, environ))
     return report
 
 
@@ -69,13 +74,18 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
     for name in document.section("datasets"):
         place = document.place("datasets", name)
         entry, failed = _tried(place, entry_of, document, "datasets", name)
-        yield from failed or _tried(place, source_of, entry)[1]
+        if failed or is_sound(document, "datasets", name, entry.values):
+            yield from failed or _tried(place, source_of, entry)[1]
     for name in document.section("models"):
         place = document.place("models", name)
+        entry, failed = _tried(place, entry_of, document, "models", name)
+        if not failed and not is_sound(document, "models", name, entry.values):
+            continue
         asked, failed = _tried(place, asked_named, document, str(name), where=place, who="models")
         yield from failed
         if asked is not None and asked.is_agent:
-            yield from _tried(place, check_agent, asked)[1]
+            missing, failed = _tried(place, check_agent, asked)
+            yield from failed or ([Problem(place, f"models.{name}: {missing}", True)] if missing else [])
     for name in document.section("experiments"):
         place = document.place("experiments", name)
         entry, failed = _tried(place, entry_of, document, "experiments", name)
@@ -85,10 +95,19 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
             continue
         declared = None
         failed = list(_names_problems(document, entry))
-        if not failed:
+        if not failed and is_sound(document, "experiments", name, entry.values):
             declared, failed = _tried(place, declared_named, document, str(name))
         yield from failed
-        told.append({"name": str(name), "runnable": not failed, **(_shape(declared) if declared else {})})
+        told.append({"name": str(name), "runnable": bool(declared), **(_shape(declared) if declared else {})})
+
+
+def _call_problems(document: Document) -> Iterator[Problem]:
+    """What the gate would not take, entry by entry."""
+    for section, read in (("limits", read_limits), ("prices", read_prices)):
+        said = document.content.get(section) if document.content else None
+        for one in [{name: body} for name, body in said.items()] if isinstance(said, dict) else [said]:
+            place = document.place(section, *(one or ()))
+            yield from _tried(place, read, one, section)[1]
 
 
 def _names_problems(document: Document, entry: Entry) -> Iterator[Problem]:

@@ -100,20 +100,20 @@ def account_for(
     return said["account"].value if "account" in said else None
 
 
-def read_limits(section: Any, *, said_by: str = _FILE) -> dict[str, ProviderSettings]:
+def read_limits(section: Any, where: str = f"{_FILE}: limits") -> dict[str, ProviderSettings]:
     """The `limits:` section; an unknown key is an error that suggests a known one."""
     providers: dict[str, ProviderSettings] = {}
-    for name, body in _mapping(section, f"{said_by}: limits").items():
-        where = f"{said_by}: limits.{name}"
+    for name, body in _mapping(section, where).items():
+        place = f"{where}.{name}"
         near = suggestion(str(name), _KNOWN_PROVIDERS)
         if near and name not in _KNOWN_PROVIDERS and not re.search(r"[.:]", str(name)):
-            raise OptionError(f"{where}: unknown provider {name!r}{near} (or give a server's host:port)")
-        content = dict(_mapping(body, where))
-        models = _mapping(content.pop("models", None), f"{where}.models")
+            raise OptionError(f"{place}: unknown provider {name!r}{near} (or give a server's host:port)")
+        content = dict(_mapping(body, place))
+        models = _mapping(content.pop("models", None), f"{place}.models")
         providers[str(name)] = ProviderSettings(
-            own=_settings(content, where, str(name), ("models",)),
+            own=_settings(content, place, str(name), ("models",)),
             models={
-                str(model): _settings(_mapping(said, f"{where}.models.{model}"), f"{where}.models.{model}")
+                str(model): _settings(_mapping(said, f"{place}.models.{model}"), f"{place}.models.{model}")
                 for model, said in models.items()
             },
         )
