@@ -86,7 +86,8 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
     )
     if judged and judged.is_agent:
         raise OptionError(
-            f"{entry.where('judge_model')}: experiments.{name}: the judge {judge!r} is an agent; name an API model"
+            f"{entry.where('judge_model')}: experiments.{name}: the judge {judge!r} is an agent; name an API "
+            "model"
         )
     _check_names(entry)
     prompt, expected = _texts(entry)
