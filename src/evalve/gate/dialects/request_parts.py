@@ -32,6 +32,7 @@ _NAMED_PARTS = {
     "video": _SOURCE,
 }
 """Gemini's and Bedrock's attachments, and what one of each must have in it."""
+_MAY_BE_JSON = ("json", "x-www-form-urlencoded", "text/plain")
 _STRUCTURE_BYTES = 4
 _LONG_DATA_URL = 512
 _LONGEST_COUNT = 16
@@ -51,11 +52,15 @@ def address(url: str) -> tuple[str, str]:
 
 
 def json_object(request: Request) -> dict[str, Any] | None:
-    """The body of a JSON POST; `None` for any other request."""
+    """The body of a JSON POST; `None` for any other request.
+
+    `curl -d` and `fetch` name no JSON unless they are told to, and some servers take it all the same.
+    """
     headers = request.headers
     if request.method.upper() != "POST" or headers.get("content-encoding", "identity") != "identity":
         return None
-    if "json" not in headers.get("content-type", "json"):
+    content_type = headers.get("content-type", "json")
+    if not any(kind in content_type for kind in _MAY_BE_JSON):
         return None
     try:
         body = request.json()

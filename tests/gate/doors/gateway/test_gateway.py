@@ -151,6 +151,20 @@ async def test_the_token_opens_the_gateway_as_a_key_too() -> None:
         assert sample.calls.requests == 1
 
 
+@pytest.mark.parametrize("named", ["application/x-www-form-urlencoded", "text/plain;charset=UTF-8"])
+async def test_json_under_the_name_that_curl_and_fetch_give_a_body_is_gated(named: str) -> None:
+    with gateway_to() as world:
+        sample = world.sample()
+        async with lending(world, sample) as lease, http() as client:
+            reply = await client.post(
+                lease.base_url("openai") + "/v1/chat/completions",
+                content=json.dumps(chat()),
+                headers={"content-type": named},
+            )
+        assert reply.status_code == 200
+        assert (sample.calls.requests, sample.calls.ungated) == (1, 0)
+
+
 async def test_a_compressed_request_is_read() -> None:
     with gateway_to() as world:
         sample = world.sample()
