@@ -345,3 +345,31 @@ def test_init_writes_such_a_project(project: Project) -> None:
     assert checked.out.splitlines()[0] == "documents: 1 evaluation (documents × reader)"
     assert ended.code == 0
     assert [r["sample_id"] for r in other.records() if not r["scores"][0]["value"]] == ["maple"]
+
+
+def test_what_agents_report_of_their_own_calls_is_taken_from_the_budget(project: Project) -> None:
+    text = CONFIGURATION.replace("answer: last_line}", "answer: json, gateway: off}")
+    agent = """
+        import json
+        print(json.dumps({"answer": "x", "cost_usd": 0.5, "usage": {"input_tokens": 10, "output_tokens": 2}}))
+    """
+    environ = prepared(project, agent=agent, text=text)
+
+    run = project.evalve("run", NAME, "--concurrency", "1", "--budget-usd", "0.9", **environ)
+
+    assert run.code == 2
+    assert "2/8 done" in run.out
+    assert "stopped: the budget is used up: 1.0000 USD of 0.9 USD, by what agents report" in run.out
+
+
+def test_a_login_of_ones_own_is_told_what_is_lost_by_it(project: Project) -> None:
+    environ = prepared(project, rows=1, text=CONFIGURATION.replace("sonnet-5}", "sonnet-5, gateway: off}"))
+    project.write("bin/claude", "#!/bin/sh\nexit 3\n")
+    (project.folder / "bin" / "claude").chmod(0o755)
+    environ["PATH"] = f"{project.folder / 'bin'}:{os.environ['PATH']}"
+
+    past_us = project.evalve("run", NAME, "--model", "claude-code-sonnet", **environ)
+    through = project.evalve("run", NAME, "--experiment", "through", **environ)
+
+    assert "claude-code-sonnet: with `gateway: off` the agent calls its provider by itself" in past_us.err
+    assert "gateway: off" not in through.err

@@ -42,6 +42,8 @@ def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is
         context.calls.add(made)
         if context.account is not None:
             context.account.count_elsewhere(made)
+            if reason := context.account.overspent():
+                context.stop_run(reason)
 
 
 def run_in_plain(run: AgentRun) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from evalve import gating, wiring
 from evalve.checking import check_calls
-from evalve.contracts import EvaluationInfo
+from evalve.contracts import LOST_WITHOUT_GATEWAY, EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
@@ -61,9 +61,11 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
     check_calls((), configuration, environ)
     together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
     planned: list[Planned] = []
+    past_us: list[str] = []
     for name in dict.fromkeys(said.names):
         declared, settings = _settled(name, said, configuration, environ)
         planned += _planned(declared, settings, environ, together)
+        past_us += [one.name for one in declared.asked if one.calls_past_us]
     folder = project_folder(Path.cwd())
     workers = {
         (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
@@ -71,6 +73,8 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
     }
     with wiring.progress_on(2, planned[0].runnable.options, every_sample=workers) as progress:
         gating.tell_unknown_variables(progress.note)
+        if past_us:
+            progress.note(f"{', '.join(dict.fromkeys(past_us))}: {LOST_WITHOUT_GATEWAY}")
         ended = run_all(planned, progress=progress, folder=folder)
     code = exit_code(ended)
     again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None

@@ -31,6 +31,12 @@ class Asked:
         return "agent" in self.entry.values
 
     @property
+    def calls_past_us(self) -> bool:
+        """Whether it is an agent with a login of its own; one that is any command may call no model at all."""
+        is_off = self.entry.get("gateway", True) in (False, "off")
+        return self.is_agent and is_off and self.entry.get("agent") not in ("command", "python")
+
+    @property
     def mode(self) -> str:
         return "agent" if self.is_agent else "model"
 

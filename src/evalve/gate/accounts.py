@@ -86,6 +86,13 @@ class Account:
         with self.lock:
             self._total.add(made)
 
+    def overspent(self) -> str:
+        """That the budget is used up, in words, for calls that do not ask before they go; else empty."""
+        limit_usd, used_usd = self.budget.limit_usd, self.budget.used_usd()
+        if limit_usd is None or used_usd < limit_usd:
+            return ""
+        return f"the budget is used up: {used_usd:.4f} USD of {limit_usd:g} USD, by what agents report"
+
     def spent_usd(self) -> float:
         return self._total.cost_usd + sum(log.cost_usd for log in list(self._total.roles.values()))
 
