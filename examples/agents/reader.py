@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -63,8 +64,11 @@ def ask(messages: list[dict[str, object]]) -> dict[str, object]:
             "content-type": "application/json",
         },
     )
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["choices"][0]["message"]
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["choices"][0]["message"]
+    except urllib.error.HTTPError as error:
+        sys.exit(f"the model answers {error.code}: {error.read().decode()}")
 
 
 def main() -> None:

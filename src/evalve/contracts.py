@@ -830,8 +830,8 @@ class GatewayLease:
 
 LOST_WITHOUT_GATEWAY = (
     "with `gateway: off` the agent calls its provider by itself, on its own login: no limit holds its calls"
-    " back, they share no cache and no retries, and are not in the sample's trace; tokens and cost are what the"
-    " agent itself reports when it has ended, and a budget learns of them only then"
+    " back, they share no cache and no retries, and are not in the sample's trace; tokens and cost are what"
+    " the agent itself reports when it has ended, and a budget learns of them only then"
 )
 """What is said where a person turns it off."""
 

@@ -76,6 +76,11 @@ async def test_two_runs_at_once_have_homes_of_their_own_that_are_gone_afterwards
     [
         ("echo almost; exit 3", "agent", "ended with exit code 3"),
         ("echo '429 too many requests' >&2; exit 1", "provider", "429 too many requests"),
+        (
+            "python3 -c 'import json; json.loads(chr(125))'",
+            "agent",
+            "ended with exit code 1: json.decoder.JSONDecodeError: Expecting value",
+        ),
         ("true", "agent", "gave an empty answer"),
         (
             "echo 'API Error: 529 overloaded'",

@@ -87,7 +87,10 @@ def test_a_changed_prompt_is_refused_and_a_changed_timeout_is_not(
     project.evalve("run", "debug", **environ)
     text = project.read("evalve.yaml")
 
-    project.write("evalve.yaml", text.replace("concurrency: 5", "concurrency: 4\n    timeout_s: 60"))
+    project.write(
+        "evalve.yaml",
+        text.replace("concurrency: 5", "concurrency: 4\n    timeout_s: 60").replace("[contains]", "contains"),
+    )
     same = project.evalve("run", "debug", **environ)
     project.write("evalve.yaml", text.replace('"{question}"', '"Tell me: {question}"'))
     changed = project.evalve("run", "debug", **environ)

@@ -34,6 +34,7 @@ _IS_ERROR = re.compile(
 )
 """How clients of models report that a call failed, where their program prints that and ends well."""
 _OF_LIMITS = (402, 408, 409, 425, 429)
+_TRACEBACK = "Traceback (most recent call last):"
 _SHOWN_CHARACTERS = 600
 
 
@@ -110,5 +111,9 @@ def _last_words(text: str) -> str:
     text = text.strip()
     if not text:
         return ""
+    if _TRACEBACK in text:  # of which the end says what happened; all of it is in the sample's files
+        lines = text.rpartition(_TRACEBACK)[2].splitlines()[1:]
+        first = next((n for n, line in enumerate(lines) if line[:1] not in ("", " ", "\t")), 0)
+        text = "\n".join(lines[first:]).strip() or text
     shown = text if len(text) <= _SHOWN_CHARACTERS else f"…{text[-_SHOWN_CHARACTERS:]}"
     return f": {shown}"

@@ -54,7 +54,7 @@ class Declared:
     def recorded(self) -> str:
         """What of it belongs to an evaluation; how fast it runs, and how much of it, may change."""
         plain = {
-            key: value
+            key: [value] if key == "evaluators" and not isinstance(value, list) else value
             for key, value in self.entry.values.items()
             if key in EXPERIMENT.by_name and key not in _THROUGHPUT
         }

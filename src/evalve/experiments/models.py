@@ -32,7 +32,7 @@ class Asked:
 
     @property
     def calls_past_us(self) -> bool:
-        """Whether it is an agent with a login of its own; one that is any command may call no model at all."""
+        """Whether it is an agent with a login of its own; a command may well call no model at all."""
         is_off = self.entry.get("gateway", True) in (False, "off")
         return self.is_agent and is_off and self.entry.get("agent") not in ("command", "python")
 

@@ -75,3 +75,16 @@ def test_models_add_servers_each_with_its_own_key_that_does_not_show_itself() ->
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(OptionError, match="the address of 'openai' must begin with http"):
         upstreams_from({"OPENAI_BASE_URL": "localhost:8080"})
+
+
+def test_a_variable_that_is_not_set_is_named_and_keeps_no_other_upstream_from_being_there() -> None:
+    models = {
+        "elsewhere": {"model": "m", "base_url": "${THEIR_URL}/v1", "api_key": "${THEIR_KEY}"},
+        "here": {"model": "m", "base_url": "http://127.0.0.1:8000/v1", "api_key": "${OUR_KEY}"},
+        "open": {"model": "m", "base_url": "http://127.0.0.1:8000/v1"},
+    }
+    found = upstreams_from({}, models)
+    assert found["elsewhere"].address_variable == "THEIR_URL"
+    assert (found["here"].address_variable, found["here"].key_variable) == (None, "OUR_KEY")
+    assert found["open"].key_variable is None
+    assert found["openai"].base_url == "https://api.openai.com/v1"

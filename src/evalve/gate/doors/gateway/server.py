@@ -156,6 +156,11 @@ class GatewayServer:
             known = ", ".join(self._upstreams)
             hint = suggestion(name, list(self._upstreams)) or f"; there are: {known}"
             raise Refused(404, f"the gateway has no upstream {name!r}{hint}; evalve.yaml's models: adds more")
+        if upstream.address_variable:
+            raise Refused(
+                404,
+                f"the address of {name!r} is not known: set {upstream.address_variable} where evalve runs",
+            )
         return _Asked(holder, upstream, "/" + "/".join(rest[1:]), query)
 
     async def _answered(self, request: BaseRequest, asked: _Asked) -> web.StreamResponse:

@@ -28,6 +28,8 @@ class Upstream:
     """Where a person puts the key; `None` where none is needed."""
     version: str = ""
     """What a path begins with, if the client has left it out."""
+    address_variable: str | None = None
+    """What its address is made of and is not set: nobody can call it, and all others can be called."""
 
     def url_for(self, path: str, query: str) -> str:
         """The address of what a client asked for under the upstream's prefix."""
@@ -106,14 +108,25 @@ def _from_models(models: Any, environ: Mapping[str, str]) -> Iterator[Upstream]:
     for name, entry in (models if isinstance(models, Mapping) else {}).items():
         url = entry.get("base_url") if isinstance(entry, Mapping) else None
         if isinstance(url, str) and url:
-            key = entry.get("api_key")
-            key = _filled_in(key, environ) if isinstance(key, str) else ""
+            if unset := _unset(url, environ):
+                yield Upstream(str(name), "", address_variable=unset)
+                continue
+            said = entry.get("api_key")
+            key = _filled_in(said, environ) if isinstance(said, str) else ""
             yield Upstream(
-                str(name), _checked(str(name), _filled_in(url, environ)), Secret(key) if key else None
+                str(name),
+                _checked(str(name), _filled_in(url, environ)),
+                Secret(key) if key else None,
+                key_variable=None if key else _unset(said, environ),
             )
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def _unset(text: Any, environ: Mapping[str, str]) -> str | None:
+    """The first variable that a text names and that is not set."""
+    return next((name for name in _VARIABLE.findall(str(text)) if not environ.get(name)), None)
 
 
 def _filled_in(text: str, environ: Mapping[str, str]) -> str:
