@@ -172,6 +172,25 @@ def test_a_provider_alone_is_no_model(tmp_path: Path) -> None:
     assert told[0] == "9: experiments.full: 'openai' lacks the name of a model, as in openai/MODEL"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("{rubrik: polite}", " has no argument 'rubrik'; did you mean 'rubric'?"),
+        (
+            "{repeats: 2}",
+            ": repeats=2: of an even number of verdicts, half may say yes and half no; ask 3 times",
+        ),
+        ("{rubric: {txt: x}}", ": a rubric has text, scale, criteria; got 'txt'; did you mean 'text'?"),
+    ],
+)
+def test_a_judge_that_cannot_be_is_told_before_an_agent_has_worked_for_it(
+    tmp_path: Path, arguments: str, problem: str
+) -> None:
+    judged = f"judge_model: mini\n        metrics: [{{llm_judge: {arguments}}}]"
+    text = VALID.replace("metrics: [exact_match]", judged)
+    assert problems_of(tmp_path, text)[0] == f"16: experiments.full: llm_judge{problem}"
+
+
 def test_a_program_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
     report = validated(tmp_path, VALID.replace("[python3", "[no-such-program"))
     assert report.is_valid

@@ -42,8 +42,7 @@ async def llm_judge(
     A judge that gives no verdict (it refuses, does not keep to the form, or its provider fails) leaves the
     score without a value: unscored, not wrong.
     """
-    asked, judge = as_rubric(rubric), Judge(model, options)
-    _check_repeats(repeats, odd=asked.scale is None)
+    asked, judge = checked_rubric(rubric, repeats), Judge(model, options)
     which = _metrics(asked, is_labelled=label is not None)
     noted: dict[str, Any] = {"judge": judge.name}
     if label is not None:
@@ -89,6 +88,13 @@ async def llm_compare(
     noted["as_given"], noted["swapped"] = given_share, swapped_share
     noted["consistent"] = (given_share - 0.5) * (swapped_share - 0.5) > 0 or given_share == swapped_share
     return Score(_COMPARE, (given_share + swapped_share) / 2, (metrics.mean,), noted)
+
+
+def checked_rubric(rubric: Any = CORRECTNESS, repeats: Any = 1) -> Rubric:
+    """The rubric that `llm_judge` goes by; `OptionError` where it cannot be one, or be asked so often."""
+    asked = as_rubric(rubric)
+    _check_repeats(repeats, odd=asked.scale is None)
+    return asked
 
 
 def _check_repeats(repeats: Any, *, odd: bool) -> None:

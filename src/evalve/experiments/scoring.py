@@ -12,12 +12,14 @@ from typing import Any
 
 from evalve import evaluators
 from evalve.errors import OptionError
+from evalve.evaluators.judge import checked_rubric
 from evalve.experiments.resolving import Entry
 from evalve.options import suggestion
 
 JUDGE = "llm_judge"
 _NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
 _CONTEXT = ("question", "prompt", "row")
+_FOR_OTHERS = ("args", "kwargs", "options")
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 
 
@@ -67,12 +69,25 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
                 f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE} needs a model; add "
                 "`judge_model: NAME`"
             )
+        if scorer.name == JUDGE:
+            _check_judge(entry, scorer)
         if scorer.needs_expected and "expected" not in entry.values:
             raise OptionError(
                 f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer "
                 "with what is right: add `expected:` with the column that has it"
             )
     return found
+
+
+def _check_judge(entry: Entry, scorer: Scorer) -> None:
+    """Before an agent has worked for it."""
+    told = {key: scorer.arguments[key] for key in ("rubric", "repeats") if key in scorer.arguments}
+    try:
+        checked_rubric(**told)
+    except OptionError as error:
+        raise OptionError(
+            f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE}: {error}"
+        ) from None
 
 
 def _judged_by(scorer: Scorer, judge: Any) -> Scorer:
@@ -107,8 +122,10 @@ def _named(entry: Entry, name: str, arguments: Mapping[str, Any], folder: Path) 
         )
     positional = _positional(function, arguments)
     for argument in arguments:
-        if argument not in inspect.signature(function).parameters and not _takes_any(function):
-            raise OptionError(f"{where}: {name} has no argument {argument!r}")
+        named = inspect.signature(function).parameters
+        hint = suggestion(str(argument), [one for one in named if one not in _FOR_OTHERS])
+        if argument not in named and (hint or not _takes_any(function)):
+            raise OptionError(f"{where}: {name} has no argument {argument!r}{hint}")
     return Scorer(
         name,
         function,
