@@ -191,10 +191,22 @@ def test_a_judge_that_cannot_be_is_told_before_an_agent_has_worked_for_it(
     assert problems_of(tmp_path, text)[0] == f"16: experiments.full: llm_judge{problem}"
 
 
+def test_without_a_way_to_score_nothing_is_run(tmp_path: Path) -> None:
+    told = problems_of(tmp_path, VALID.replace("metrics: [exact_match]", ""))
+    assert told[0] == (
+        "7: experiments.full says nothing about how answers are scored: add `evaluators: [exact_match]`, "
+        "or `judge_model: NAME`"
+    )
+
+
 def test_a_program_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
     report = validated(tmp_path, VALID.replace("[python3", "[no-such-program"))
     assert report.is_valid
     assert "the program 'no-such-program' is not installed" in report.warnings[0].text
+    unused = VALID.replace(
+        "    datasets:", "      other: {agent: command, command: [no-such-program]}\n    datasets:", 1
+    )
+    assert not [one for one in validated(tmp_path, unused).warnings if "other" in one.text]
 
 
 def test_a_file_of_rows_that_is_not_there_is_told(tmp_path: Path) -> None:

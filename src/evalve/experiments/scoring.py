@@ -63,6 +63,11 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
         if all(scorer.name != JUDGE for scorer in found):
             found.append(_named(entry, JUDGE, {}, folder))
         found = [_judged_by(scorer, judge) if scorer.name == JUDGE else scorer for scorer in found]
+    if not found:
+        raise OptionError(
+            f"{entry.place}: experiments.{entry.name} says nothing about how answers are scored: add "
+            "`evaluators: [exact_match]`, or `judge_model: NAME`"
+        )
     for scorer in found:
         if scorer.name == JUDGE and "model" not in scorer.arguments:
             raise OptionError(

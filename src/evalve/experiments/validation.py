@@ -84,8 +84,7 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
         asked, failed = _tried(place, asked_named, document, str(name), where=place, who="models")
         yield from failed
         if asked is not None and asked.is_agent:
-            missing, failed = _tried(place, check_agent, asked)
-            yield from failed or ([Problem(place, f"models.{name}: {missing}", True)] if missing else [])
+            yield from _tried(place, check_agent, asked)[1]
     for name in document.section("experiments"):
         place = document.place("experiments", name)
         entry, failed = _tried(place, entry_of, document, "experiments", name)
@@ -97,8 +96,16 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
         failed = list(_names_problems(document, entry))
         if not failed and is_sound(document, "experiments", name, entry.values):
             declared, failed = _tried(place, declared_named, document, str(name))
-        yield from failed
+        yield from failed or (_not_installed(declared) if declared else ())
         told.append({"name": str(name), "runnable": bool(declared), **(_shape(declared) if declared else {})})
+
+
+def _not_installed(declared: Declared) -> Iterator[Problem]:
+    """Told of agents that an experiment uses: a file may name others for other machines."""
+    for asked in declared.asked:
+        missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
+        if missing:
+            yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)
 
 
 def _call_problems(document: Document) -> Iterator[Problem]:
