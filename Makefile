@@ -11,7 +11,7 @@ demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(INSTALLED)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # the real command-line agents through adapter, gateway and simulator; needs npm, and no account
 test-agents: $(INSTALLED) $(CLIS)/.installed

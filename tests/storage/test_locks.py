@@ -125,6 +125,7 @@ def test_a_run_whose_lock_was_taken_over_adds_nothing_more(tmp_path: Path, store
         store._locks.note_lost(mine._holder)
         store.add(cast(RecordDraft, object()), sink)
     finally:
+        mine.release()
         taker.kill()
         taker.communicate()
 
@@ -138,6 +139,7 @@ def test_a_lock_row_that_is_merely_gone_stops_nobody(store: SqliteStore) -> None
         connection.execute("DELETE FROM locks")
 
     store._locks.note_lost(mine._holder)
+    mine.release()
 
     assert store._locks.lost is None
 
