@@ -660,3 +660,13 @@ def test_what_a_penalty_has_not_touched_is_given_back_in_full() -> None:
 
     assert state.buckets["input_tokens"].level(LATER_S) == pytest.approx(1000.0)
     assert state.buckets["requests"].level(LATER_S) < 0
+
+
+def test_a_stated_limit_that_rises_widens_the_window_that_is_counted() -> None:
+    bucket = a_bucket()
+    bucket.count_in_windows(1.0, 0.0)
+
+    bucket.regrade(2 * bucket.per_s, bucket.depth, 0.0)
+
+    assert bucket.window is not None
+    assert bucket.window.most == bucket.per_s * bucket.window.length_s

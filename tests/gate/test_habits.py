@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 
 import pytest
-from bench.habits import Counting, Habits, Headers, RetryAfter, ideal_s, paced
+from bench.habits import CALL, Counting, Habits, Headers, RetryAfter, ideal_s, paced
 
+from evalve.gate.booking import ScopeState
 from evalve.gate.messages import Limits, Stated
 from evalve.gate.period import Period
 from evalve.gate.state import MemoryState
@@ -141,3 +143,24 @@ def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
 
     assert habits.refused <= max(0.015 * calls, {1: 24, 4: 85}[processes])
     assert ended_s <= 1.22 * ideal_s(habits, calls)
+
+
+@pytest.mark.parametrize("headers", ["minute", "absent"])
+def test_a_window_is_forgotten_when_nothing_was_refused_for_long(headers: Headers) -> None:
+    """A limit that has risen meanwhile is used again."""
+    habits = Habits(depth_s=10.0, counting="fixed", headers=headers)
+
+    async def twice() -> tuple[ScopeState, ScopeState]:
+        state = MemoryState(now_s=asyncio.get_running_loop().time)
+        await paced(habits, Limits(), calls=1800, states=[state])
+        counted = copy.deepcopy(await state.peek(CALL.scope))
+        await asyncio.sleep(700.0)
+        habits.is_limited = False
+        await paced(habits, Limits(), calls=100, states=[state])
+        return counted, await state.peek(CALL.scope)
+
+    counted, later = run_in_virtual_time(twice())
+
+    assert counted.buckets["requests"].window is not None
+    assert later.buckets["requests"].window is None
+    assert later.learnt is None or not later.learnt.is_settled

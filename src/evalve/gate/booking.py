@@ -142,7 +142,10 @@ class ScopeState:
                     self.version += 1  # what is booked may go earlier
                 bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
+        forgotten = [name for name, bucket in self.buckets.items() if bucket.forget_window(now_s)]
         if self.learnt is not None:
+            if "requests" in forgotten:
+                self.learnt.unsettle(now_s)
             self._hold_learnt(self.learnt.per_s * scale, now_s)
         ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)

@@ -252,6 +252,13 @@ class Bucket:
         self.others_per_s = 0.0
         return self.window
 
+    def forget_window(self, now_s: float) -> bool:
+        """Whether windows are counted no more, because nothing was refused for long."""
+        if self.window is None or now_s < max(self.window.since_s, self.burst.refused_at_s) + REFUTED_S:
+            return False
+        self.window = None
+        return True
+
     def serve(self, sent: Sent) -> None:
         """A call was served."""
         self.burst.served_sent_s = max(self.burst.served_sent_s, sent.at_s)
@@ -338,6 +345,8 @@ class Bucket:
         level = self.level(now_s)
         self.per_s, self.depth = per_s, depth
         self.set_level(level, now_s)
+        if self.window is not None:
+            self.window.most = per_s * self.window.length_s
 
     def compare(
         self,

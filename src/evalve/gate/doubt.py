@@ -64,9 +64,6 @@ class Doubt:
         self.single += 1
         return "perhaps" if self.single >= MANY and now_s >= self.immune_until_s else "chance"
 
-    def is_immune(self, now_s: float) -> bool:
-        return now_s < self.immune_until_s
-
     def absolve(self, now_s: float) -> None:
         """A slower pace was refused as well: it is not about pace."""
         is_again = now_s - self.immune_until_s < LONGEST_IMMUNE_S

@@ -133,33 +133,40 @@ class LearntRate:
         """At this rate: the first refusal of an episode."""
         passed_s = max(now_s - self.refused_at_s, 0.05)
         if self.admitted >= LEAST_TELLING:
-            least, most = min(self.per_s, self.admitted / passed_s), self.per_s
-            if self.refused_per_s is not None:
-                most = min(most, MOST_BEYOND * self.refused_per_s)
-            if self.refused_per_s is not None:
-                is_below = self.per_s <= BELOW_SHARE * self.refused_per_s and not self.is_lowered
-                self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-            is_mixed = self.refused_per_s is not None and not self.was_blocked
-            given = math.sqrt(least * max(least, most)) if is_mixed else least
-            is_near = self.refused_per_s is not None and given > 0.9 * self.refused_per_s
-            gap = max(0.01, 1 - least / self.per_s) if not self.was_blocked else 0.01
-            self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
-            self.told = min(max(self.admitted, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
-            self.refused_per_s, self.served = given, self.admitted
-            self.per_s = RESUMED_SHARE * given
-            self.was_blocked = self.is_lowered = False
+            self._measure(passed_s)
             self.refused_at_s = self.in_row_since_s = now_s
             self.admitted = self.accepted = self.in_row = 0
         else:
+            self._lower(passed_s)
             self.in_row += 1
-            if self.refused_per_s is None:
-                self.per_s = max(UNTOLD_SHARE * self.per_s, LEAST_PER_S)
-            elif passed_s > 1.0 / self.per_s:
-                told = MOST_TOLD * (self.admitted + 1) / passed_s
-                self.is_lowered = self.is_lowered or told < self.per_s
-                self.per_s = min(self.per_s, max(told, 0.5 * self.per_s))
         self.known_at_s = self.stepped_at_s = now_s
         self.admitted_then, self.beyond = self.admitted, 0
+
+    def _measure(self, passed_s: float) -> None:
+        """What was served since it last had nothing left is its rate, or less than that."""
+        before, was_blocked = self.refused_per_s, self.was_blocked
+        least = given = min(self.per_s, self.admitted / passed_s)
+        if before is not None:
+            is_below = self.per_s <= BELOW_SHARE * before and not self.is_lowered
+            self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
+            if not was_blocked:
+                given = math.sqrt(least * max(least, min(self.per_s, MOST_BEYOND * before)))
+        is_near = before is not None and given > 0.9 * before
+        gap = 0.01 if was_blocked else max(0.01, 1 - least / self.per_s)
+        self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
+        self.told = min(max(self.admitted, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
+        self.refused_per_s, self.served = given, self.admitted
+        self.per_s = RESUMED_SHARE * given
+        self.was_blocked = self.is_lowered = False
+
+    def _lower(self, passed_s: float) -> None:
+        """Too few were served to measure by."""
+        if self.refused_per_s is None:
+            self.per_s = max(UNTOLD_SHARE * self.per_s, LEAST_PER_S)
+        elif passed_s > 1.0 / self.per_s:
+            told = MOST_TOLD * (self.admitted + 1) / passed_s
+            self.is_lowered = self.is_lowered or told < self.per_s
+            self.per_s = min(self.per_s, max(told, 0.5 * self.per_s))
 
     def is_blocked(self, now_s: float, retry_after_s: float) -> bool:
         """Whether nothing is served: the only call that was sent since the last refusal was refused too."""
@@ -186,9 +193,14 @@ class LearntRate:
         return now_s - self.blocked_from_s if self.blocked_from_s is not None else 0.0
 
     def settle(self, per_s: float) -> None:
-        """It is known what comes back when: nothing more is tried."""
+        """It is known what comes back when: nothing more is tried for a while."""
         self.per_s = self.refused_per_s = per_s
         self.is_settled = True
+
+    def unsettle(self, now_s: float) -> None:
+        """That was long ago: more is tried again."""
+        self.is_settled = False
+        self.stepped_at_s, self.admitted_then = now_s, self.admitted
 
     def serve(self, sent_at_s: float) -> None:
         if self.blocked_from_s is not None and sent_at_s > self.known_at_s:
