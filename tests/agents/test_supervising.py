@@ -384,6 +384,23 @@ async def test_many_agents_at_once_each_have_their_own_end(supervisor: Superviso
     assert await asyncio.gather(*map(one, range(50))) == list(range(50))
 
 
+async def test_an_end_is_not_taken_for_the_beginning_of_another_agent(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    """A process that is about to become a program holds copies of what the supervisor has open."""
+    slow_to_begin = ":".join([*(f"/nowhere/{number}" for number in range(3_000)), os.environ["PATH"]])
+
+    async def one(number: int) -> int | None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        asked = order(folder, ["true"])
+        asked.environment["PATH"] = slow_to_begin
+        await asyncio.sleep(0.005 * number)
+        return (await supervisor.run(asked, Watch())).exit_code
+
+    assert set(await asyncio.gather(*map(one, range(60)))) == {0}
+
+
 @LINUX
 async def test_of_many_agents_that_leave_daemons_nothing_is_left_when_evalve_ends(
     supervisor: Supervisor, tmp_path: Path

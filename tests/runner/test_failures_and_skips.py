@@ -113,6 +113,9 @@ def test_infrastructure_is_tried_three_times_whatever_the_retries_are(retries: A
     assert statuses(store) == [("third", "done"), ("never", "failed")]
     assert tries == {"third": 3, "never": 3}
     assert outcome.metrics[0].value == 1.0, "never wrong"
+    (note,) = store.runs(outcome.info.id)[0].report["notes"]
+    assert "tried again" in note, "a person is told once why it takes longer"
+    assert "the machine is full" in note
 
 
 def test_a_failure_of_infrastructure_runs_again_on_resume(store: Store) -> None:

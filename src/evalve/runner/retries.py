@@ -55,6 +55,10 @@ _NETWORK_CLASSES = frozenset(
 )
 
 
+OF_MACHINE = "infrastructure"
+"""Why a sample waits for its next try when what broke is not its own doing."""
+
+
 @dataclass(slots=True)
 class Tried:
     """One finished try, with what came before it."""
@@ -150,7 +154,7 @@ class InfrastructureRetries:
         if times >= most:
             return STOP
         delay_s = FIRST_DELAY_S * 2.0 ** (times - 1) + self._jitter()
-        return Verdict(delay_s=delay_s, reason="infrastructure")
+        return Verdict(delay_s=delay_s, reason=OF_MACHINE)
 
 
 class TenacityRetries:

@@ -31,7 +31,7 @@ from evalve.runner.leaving import AFTER_CANCEL_S, AFTER_DEADLINE_S, Leavable
 from evalve.runner.loans import Loans
 from evalve.runner.owning import own_values
 from evalve.runner.plan import MOST_DEATHS, Attempt
-from evalve.runner.retries import STOP, InfrastructureRetries, RetryPolicy, Verdict
+from evalve.runner.retries import OF_MACHINE, STOP, InfrastructureRetries, RetryPolicy, Verdict
 from evalve.runner.scoring import ScoreWriter
 from evalve.runner.surroundings import AttemptSurroundings, RunSurroundings, WaitEnded
 from evalve.runner.turns import Body, Ending, nothing
@@ -83,7 +83,7 @@ class SampleRunner:
         self.tell: Callable[[str], None] = lambda text: None
         self.refused = 0
         """Samples that were not started, because processes have died of them."""
-        self._has_said_alone = False
+        self._has_said_alone = self._has_said_broken = False
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
@@ -153,6 +153,12 @@ class SampleRunner:
         """Wait for the next try; false where the run stops first."""
         asked_again = attempt.error is None
         attempt.note_try(self._settings.run_id, asked_again=asked_again)
+        if reason == OF_MACHINE and not self._has_said_broken:
+            self._has_said_broken = True
+            self.tell(
+                f"{self._settings.evaluation}: sample {body.attempt.sample.id!r} failed through no doing of"
+                f" its own, and is tried again, as others will be: {attempt.failure}"
+            )
         if not asks_anew(attempt):
             attempt.calls.ordinals.clear()  # the same questions again
         waits_from_s = self._loop.time()

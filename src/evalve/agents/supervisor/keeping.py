@@ -27,7 +27,7 @@ class KeptOutput:
         return self._left_out
 
     def read(self) -> bool:
-        """Take what is there now; false at the end of the pipe."""
+        """Take what is there now; false at the end of the pipe, which whoever listens to it closes."""
         if self.pipe is None:
             return False
         try:
@@ -37,7 +37,6 @@ class KeptOutput:
         except OSError:
             chunk = b""
         if not chunk:
-            self.close_pipe()
             return False
         self.seen_bytes += len(chunk)
         head, rest = chunk[: self._head_left], chunk[self._head_left :]

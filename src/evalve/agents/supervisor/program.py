@@ -185,7 +185,10 @@ class Supervisor:
         def listen() -> None:
             before = output.seen_bytes
             if not output.read():
+                # in this order: a process that is about to become an agent's program has a copy of the pipe,
+                # whose end would be told under the number that another pipe has by then
                 self._selector.unregister(pipe)
+                output.close_pipe()
             if output.seen_bytes > before and agent.heard():
                 self._tell_output(agent)
 
