@@ -123,6 +123,22 @@ class Known:
     row_hash: int | None = None
     failed_calls_json: str | None = None
     """What its calls came to (`RecordDraft.calls_json`), where it failed."""
+    is_answered: bool = False
+    """Whether there is an answer, and a score is missing: nobody need be asked again (`Answered`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is recorded of an attempt that was answered, and of which a score is missing."""
+
+    answer: Any
+    working_s: float
+    calls_json: str | None = None
+    lent: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[Mapping[str, Any]] = ()
+    """Its trace."""
+    artefacts: tuple[str, ...] = ()
+    """Hashes of the files that it left."""
 
 
 Observation = tuple[str, int, list[Score]]
@@ -287,6 +303,9 @@ class RunningStore(Protocol):
     async def known(
         self, evaluation_id: int, keys: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], Known]: ...
+    async def answered(self, evaluation_id: int, sample_id: str, repeat: int) -> Answered | None:
+        """What there is of an attempt that `known` calls answered."""
+
     async def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]: ...
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None: ...
     def add(self, draft: RecordDraft, sink: CommitSink) -> None: ...
@@ -623,6 +642,12 @@ class CallLog:
             added.roles[role] = log.since(before.roles.get(role) or CallLog())
         return added
 
+    def add_plain(self, plain: Mapping[str, Any]) -> None:
+        """Add what `to_plain` gave of other calls."""
+        for role, figures in split_roles(plain).items():
+            known = {name: figure for name, figure in figures.items() if name in _FIGURES}
+            self.in_role(role).add(CallLog(**known))
+
     def to_plain(self) -> dict[str, Any]:
         """The figures by name; those of a role as in `judge.cost_usd`."""
         plain = {name: getattr(self, name) for name in _FIGURES}
@@ -708,6 +733,10 @@ class SampleContext:
     """For whom calls are counted: the sample itself, or a `judge`."""
     host: Host | None = None
     """The machine; `None` where no run is around the sample."""
+    answer: Any = None
+    """What was answered, so that only scores are missing: by this run, or by an earlier one that recorded it.
+
+    Whoever asks notes it here, and asks nobody where it is there (`Runnable.scores_answers`)."""
 
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
@@ -900,3 +929,5 @@ class Runnable:
     """The parameters that tell it from the other variants of its function, in words."""
     path: str | None = None
     """The file that declares the function, or `None` at an interactive prompt."""
+    scores_answers: bool = False
+    """Whether `call` scores an answer that `SampleContext.answer` has, without what the lenders lend."""

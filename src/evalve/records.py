@@ -110,6 +110,12 @@ class Result:
         return f"Result({scores}, prompt={self.prompt!r}, response={self.response!r})"
 
 
+class AnswerOnly(Result):
+    """A result that is meant to have no score: its response is scored later, or by people."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Sample:
     """One row of a dataset. Not frozen: one is made per row, and frozen ones cost three times as much."""

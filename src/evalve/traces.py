@@ -135,6 +135,15 @@ class Trace:
         """Add what another trace has told, from another process for one. Its texts were cut there."""
         self._keep_text(without_secrets(event_json, self._secrets))
 
+    def go_on_from(self, events: Sequence[Mapping[str, Any]], artefacts: tuple[str, ...]) -> None:
+        """Begin with what was recorded of the attempt before."""
+        for event in events:
+            if event.get("kind") == "left_out":
+                self.leave_out(int(event.get("events", 1)))
+            else:
+                self.take_over(to_json(event))
+        self._hashes = artefacts
+
     def leave_out(self, count: int) -> None:
         """Count events that found no room in another trace."""
         with _LOCK:

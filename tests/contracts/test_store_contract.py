@@ -12,6 +12,7 @@ import pytest
 
 from evalve.contracts import (
     ALL_RECORDS,
+    Answered,
     EvaluationSpec,
     Known,
     LiveProgress,
@@ -353,9 +354,49 @@ async def test_known_tells_what_is_there_and_only_that(store: Store) -> None:
 
     assert await store.known(evaluation_id, keys) == {
         ("s1", 0): Known("done", 4, 0.25),
-        ("s2", 1): Known("failed", 5, 2.0),
+        ("s2", 1): Known("failed", 5, 2.0, is_answered=True),
     }
     assert await store.known(evaluation_id, []) == {}
+
+
+async def test_what_was_answered_and_lacks_a_score_comes_back_with_all_that_it_left(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    whole = '[{"metadata":{"value":null},"metrics":[],"name":"a","value":true}]'
+    lacking = '[{"metadata":{"unscored":"no verdict"},"metrics":[],"name":"a","value":null}]'
+    kept = store.keep_artefact(b"output", name="stdout")
+    commit(
+        store,
+        a_draft(evaluation_id, "whole", scores_json=whole),
+        a_draft(evaluation_id, "collected", scores_json="[]"),
+        a_draft(evaluation_id, "broke", status="failed", scores_json="[]", response_json=None),
+        a_draft(evaluation_id, "answered", status="failed", scores_json="[]", response_json='"42"'),
+        a_draft(
+            evaluation_id,
+            "lacking",
+            scores_json=lacking,
+            response_json='"42"',
+            calls_json='{"judge.requests":3}',
+            lent_json='{"agents":[{"turns":2}]}',
+            trace_json='[{"kind":"agent"}]',
+            artefacts=(kept.hash,),
+        ),
+    )
+    names = ["whole", "collected", "broke", "answered", "lacking"]
+
+    known = await store.known(evaluation_id, [(name, 0) for name in names])
+    found = await store.answered(evaluation_id, "lacking", 0)
+
+    assert [known[(name, 0)].is_answered for name in names] == [False, True, False, True, True]
+    assert found == Answered(
+        "42",
+        known[("lacking", 0)].working_s,
+        '{"judge.requests":3}',
+        {"agents": [{"turns": 2}]},
+        [{"kind": "agent"}],
+        (kept.hash,),
+    )
+    assert await store.answered(evaluation_id, "broke", 0) is None
+    assert await store.answered(evaluation_id, "nobody", 0) is None
 
 
 async def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:

@@ -195,7 +195,7 @@ def test_without_a_way_to_score_nothing_is_run(tmp_path: Path) -> None:
     told = problems_of(tmp_path, VALID.replace("metrics: [exact_match]", ""))
     assert told[0] == (
         "7: experiments.full says nothing about how answers are scored: add `evaluators: [exact_match]`, "
-        "or `judge_model: NAME`"
+        "or `judge_model: NAME`; `evaluators: none` only collects answers"
     )
 
 

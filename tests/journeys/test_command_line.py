@@ -87,6 +87,7 @@ def test_export_rename_and_delete(maths: Project) -> None:
     assert list(rows[0]) == [
         *("experiment", "evaluation", "sample_id", "index", "repeat", "status", "scores", "failure"),
         *("failure_class", "prompt", "response", "row", "wall_s", "working_s", "tries", "started_at"),
+        *("calls", "lent"),
     ]
     assert rows == json.loads(maths.read("good.json"))
     assert [(row["prompt"], row["response"], row["status"]) for row in rows] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,30 @@ def test_a_row_has_exactly_the_promised_keys(store: Store, tmp_path: Path) -> No
         ("working_s", 0.5),
         ("tries", 1),
         ("started_at", STARTED_AT),
+        ("calls", None),
+        ("lent", None),
     ]
+
+
+def test_what_a_sample_took_is_exported_and_no_part_of_what_equal_runs_share(
+    store: Store, tmp_path: Path
+) -> None:
+    figures = {"exit_code": 0, "turns": 3, "cpu_s": 0.4, "peak_memory_bytes": 9_000_000, "version": "2.1"}
+    took: dict[str, Any] = {"calls": {"requests": 3, "cost_usd": 0.02}, "lent": {"agents": [figures]}}
+    record(store, "first", done("s0", exact_match=True, also=took))
+
+    for path in ("x.jsonl", "x.csv", "x.parquet"):
+        export(store, "first", path=tmp_path / path)
+    export(store, "first", path=tmp_path / "canonical.jsonl", canonical=True)
+
+    (row,) = lines_of(tmp_path / "x.jsonl")
+    assert {"calls": row["calls"], "lent": row["lent"]} == took
+    (cells,) = csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text(encoding="utf-8")))
+    assert json.loads(cells["lent"]) == took["lent"]
+    (columns,) = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "x.parquet").to_pylist()
+    assert json.loads(columns["calls"]) == took["calls"]
+    (equal,) = lines_of(tmp_path / "canonical.jsonl")
+    assert not {"calls", "lent"} & set(equal)
 
 
 def test_a_failure_is_exported_with_its_traceback_and_without_scores(store: Store, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def _evaluation(
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
+        scores_answers=bool(scorers),
     )
 
 

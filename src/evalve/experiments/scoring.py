@@ -17,6 +17,8 @@ from evalve.experiments.resolving import Entry
 from evalve.options import suggestion
 
 JUDGE = "llm_judge"
+NONE = "none"
+"""In place of evaluators: answers are collected, and nothing scores them."""
 _NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
 _CONTEXT = ("question", "prompt", "row")
 _FOR_OTHERS = ("args", "kwargs", "options")
@@ -58,15 +60,17 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
     """What the experiment names; `judge` is the model of `judge_model:`."""
     folder = entry.folder("evaluators")
     asked = entry.get("evaluators", [])
+    if asked in (NONE, [NONE]):
+        asked = []
     found = [_scorer(entry, one, folder) for one in (asked if isinstance(asked, list) else [asked])]
     if judge is not None:
         if all(scorer.name != JUDGE for scorer in found):
             found.append(_named(entry, JUDGE, {}, folder))
         found = [_judged_by(scorer, judge) if scorer.name == JUDGE else scorer for scorer in found]
-    if not found:
+    if not found and "evaluators" not in entry.values:
         raise OptionError(
             f"{entry.place}: experiments.{entry.name} says nothing about how answers are scored: add "
-            "`evaluators: [exact_match]`, or `judge_model: NAME`"
+            "`evaluators: [exact_match]`, or `judge_model: NAME`; `evaluators: none` only collects answers"
         )
     for scorer in found:
         if scorer.name == JUDGE and "model" not in scorer.arguments:

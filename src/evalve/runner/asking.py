@@ -35,7 +35,13 @@ def asks_anew(attempt: Attempted) -> bool:
 def noted(attempt: Attempted, function: str) -> dict[str, Any]:
     """What to record of a sample's questions, for a later run; `function` is `made_of` it."""
     calls = attempt.calls
-    if attempt.status != "failed" or not calls.ordinals or not asks_anew(attempt):
+    if not calls.ordinals:
+        return {}
+    if attempt.status == "failed":
+        needs_others = asks_anew(attempt)
+    else:  # a judge whose answer is no verdict is asked anew; one that could not be reached, the same
+        needs_others = attempt.lacks_scores and not attempt.lost_calls
+    if not needs_others:
         return {}
     return {_ASKED: {"function": function, "ordinals": calls.ordinals}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from evalve.clock import utc_text
@@ -35,6 +36,10 @@ class Attempted:
     may_retry = True
     try_is_open = False
     lent: dict[str, Any] | None = None
+    answer: Any = None
+    """What was answered, where the function says so (`SampleContext.answer`)."""
+    lost_calls: Mapping[Any, Any] = {}
+    """Of the last try: calls that failed for good."""
     _still_before_s = 0.0
     _try_began_s = 0.0
     _call_began_s = 0.0
@@ -97,6 +102,20 @@ class Attempted:
         failure_class = failure_class_of(error, made_calls=made_calls)
         self.infrastructure_failures += failure_class == "infrastructure"
         self.failure = Failure(type(error).__name__, _message(error), text, failure_class)
+
+    @property
+    def lacks_scores(self) -> bool:
+        return self.scored is not None and any(score.value is None for score in self.scored.scores)
+
+    @property
+    def keeps_answer(self) -> bool:
+        """Whether the next try scores what was answered: the failure is neither the agent's nor about it."""
+        failure = self.failure
+        return (
+            self.answer is not None
+            and failure is not None
+            and failure.failure_class not in ("answer", "agent")
+        )
 
     def give_up(self) -> None:
         """The run stops before the next try: the last error stands, and a later run tries again."""

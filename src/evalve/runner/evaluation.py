@@ -192,6 +192,7 @@ class _Journey:
             key=evaluation.spec.key,
             repeat=asked.repeat or 1,
             longest_first=asked.order == "auto",
+            scores_answers=evaluation.scores_answers,
         )
         self.run = RunInfo(
             id=uuid.uuid4().hex[:12],
@@ -229,6 +230,7 @@ class _Journey:
                 host=host,
                 function=made_of(evaluation.spec.fingerprint),
                 may_ask=asked.cache != "read",
+                answered=partial(store.answered, evaluation_id),
             ),
             engine=self.engine,
             lenders=evaluation.lenders,

@@ -28,6 +28,8 @@ class Attempt:
     """How many processes have died while it was under way."""
     failed_calls_json: str | None = None
     """What its calls came to when it failed in an earlier run."""
+    is_answered: bool = False
+    """An earlier run has an answer, and only lacks scores."""
 
     @property
     def runs_alone(self) -> bool:
@@ -51,6 +53,7 @@ class Plan:
         key: str,
         repeat: int,
         longest_first: bool,
+        scores_answers: bool = False,
     ) -> None:
         self.exhausted = False
         self.rows_read = 0
@@ -66,6 +69,7 @@ class Plan:
         self._evaluation_id = evaluation_id
         self._key = key
         self._repeat = repeat
+        self._scores_answers = scores_answers
         self._in_memory = rows.size() is not None
         self._queue: deque[Attempt] = deque()
         self._suspects: deque[Attempt] = deque()
@@ -148,9 +152,10 @@ class Plan:
                 has_changed = has_changed or is_other_row
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
-                if is_other_row or was.status == "failed":
+                is_answered = self._scores_answers and was.is_answered and not is_other_row
+                if is_other_row or was.status == "failed" or is_answered:
                     failed_calls_json = None if is_other_row else was.failed_calls_json
-                    attempts.append(Attempt(sample, repeat, deaths, failed_calls_json))
+                    attempts.append(Attempt(sample, repeat, deaths, failed_calls_json, is_answered))
                     self.failed_before += was.status == "failed" and not is_other_row
                 else:
                     self.skipped += 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalve.clock import LOOP_CLOCK
 from evalve.contracts import (
     SAMPLE,
+    Answered,
     CallLog,
     Engine,
     Host,
@@ -60,6 +62,8 @@ class SampleSettings:
     may_ask: bool = True
     """Whether a provider may be asked for what is not in the cache."""
     host: Host | None = None
+    answered: Callable[[str, int], Awaitable[Answered | None]] | None = None
+    """What an earlier run recorded of a sample that was answered and lacks scores."""
 
 
 class SampleRunner:
@@ -83,7 +87,7 @@ class SampleRunner:
         self.tell: Callable[[str], None] = lambda text: None
         self.refused = 0
         """Samples that were not started, because processes have died of them."""
-        self._has_said_alone = self._has_said_broken = False
+        self._has_said_alone = self._has_said_broken = self._has_said_answered = False
         self._settings = settings
         self._engine = engine
         self._lenders = lenders
@@ -103,6 +107,7 @@ class SampleRunner:
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
         if body.attempt.failed_calls_json is not None and self._settings.may_ask:
             recall(attempt.calls, body.attempt.failed_calls_json, self._settings.function)
+        earlier = await self._answered_before(body.attempt, attempt)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
         key = body.attempt.sample.id, body.attempt.repeat
@@ -129,13 +134,35 @@ class SampleRunner:
             # or the task holds, in its context, what holds the task: garbage to collect for every sample
             SAMPLE.set(None)
             self._tally.running.pop(id(body), None)
-        draft = self._draft(body, attempt)
+        draft = self._draft(body, attempt, earlier)
         if draft.status == "failed":
             self._tally.own_failures += draft.failure_class in _OWN
             self.first_error = self.first_error or attempt.error
         self._in_flight.ended(*key)
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
+
+    async def _answered_before(self, planned: Attempt, attempt: Attempted) -> Answered | None:
+        """Where only scores are missing: begin with all that is recorded, the answer included."""
+        settings = self._settings
+        if not planned.is_answered or settings.answered is None:
+            return None
+        earlier = await settings.answered(planned.sample.id, planned.repeat)
+        if earlier is None:
+            return None
+        attempt.answer, attempt.lent = earlier.answer, dict(earlier.lent)
+        if attempt.trace is not None:
+            attempt.trace.go_on_from(earlier.events, earlier.artefacts)
+        if earlier.calls_json is not None:
+            recall(attempt.calls, earlier.calls_json, settings.function)
+            attempt.calls.add_plain(json.loads(earlier.calls_json))
+        if not self._has_said_answered:
+            self._has_said_answered = True
+            self.tell(
+                f"{settings.evaluation}: samples that were answered before and lack a score are scored now,"
+                " without being asked again"
+            )
+        return earlier
 
     def _refuse(self, planned: Attempt, attempt: Attempted) -> None:
         """It would end the process again, and nothing behind it would ever run."""
@@ -159,6 +186,8 @@ class SampleRunner:
                 f"{self._settings.evaluation}: sample {body.attempt.sample.id!r} failed through no doing of"
                 f" its own, and is tried again, as others will be: {attempt.failure}"
             )
+        if not attempt.keeps_answer:
+            attempt.answer = None
         if not asks_anew(attempt):
             attempt.calls.ordinals.clear()  # the same questions again
         waits_from_s = self._loop.time()
@@ -194,10 +223,14 @@ class SampleRunner:
             settings.account,
             evaluation_key=settings.evaluation_key,
             host=settings.host,
+            answer=attempt.answer,
         )
+        is_answered = attempt.answer is not None
+        if is_answered and attempt.lent:
+            context.lent = attempt.lent  # what the try noted that was answered
         SAMPLE.set(context)
-        attempt.lent = context.lent
-        if not self._lenders:
+        attempt.lent, attempt.lost_calls = context.lent, context.failed_calls
+        if not self._lenders or is_answered:
             value = await self._called(body, attempt, context, own_values(sample.values))
             if attempt.status == "done" and not self._retries.reads_results:
                 return STOP  # the usual case, without another coroutine
@@ -276,6 +309,7 @@ class SampleRunner:
         except BaseException as error:
             attempt.fail(error)
         attempt.end_call(self._loop.time())
+        attempt.answer = context.answer
         if attempt.surroundings.wait_ended:
             raise WaitEnded  # whatever it made of that, it lacks what it waited for
         return value
@@ -325,8 +359,11 @@ class SampleRunner:
         if self.left_behind == 1:
             self.tell(f"{context.evaluation}, sample {context.sample_id!r}: {text}")
 
-    def _draft(self, body: Body, attempt: Attempted) -> RecordDraft:
+    def _draft(self, body: Body, attempt: Attempted, earlier: Answered | None) -> RecordDraft:
         scored, failure = attempt.scored, attempt.failure
+        response = scored.response if scored is not None else None
+        if attempt.status == "failed" and attempt.keeps_answer:
+            response = attempt.answer
         history = None
         if attempt.history or failure is not None:
             if attempt.try_is_open:
@@ -340,10 +377,10 @@ class SampleRunner:
             scores_json=attempt.scores_json,
             failure_json=None if scored is not None or failure is None else to_json(asdict(failure)),
             prompt_json=None if scored is None or scored.prompt is None else to_json(scored.prompt),
-            response_json=None if scored is None or scored.response is None else to_json(scored.response),
+            response_json=None if response is None else to_json(response),
             started_at=attempt.started_at,
             wall_s=self._loop.time() - attempt.first_started_s,
-            working_s=attempt.working_s,
+            working_s=attempt.working_s + (0.0 if earlier is None else earlier.working_s),
             tries=attempt.tries,
             history_json=history,
             run_id=self._settings.run_id,

@@ -14,7 +14,7 @@ from typing import Any
 from evalve.errors import AnswerError, ResultError
 from evalve.jsontext import as_text, to_json
 from evalve.metrics import resolve
-from evalve.records import UNSCORED, Result, Score
+from evalve.records import UNSCORED, AnswerOnly, Result, Score
 
 ACCEPTED = "a Score, a Result, a bool, a number, or a list, tuple or dict of these"
 
@@ -36,7 +36,7 @@ def to_scored(returned: Any) -> Scored:
         if returned.error is not None:
             raise AnswerError(returned.error)
         scores = _flat(returned.scores)
-        if not scores:
+        if not scores and not isinstance(returned, AnswerOnly):
             raise ResultError("the evaluation returned a Result without any score")
         if returned.metadata:
             for score in scores:

@@ -257,4 +257,4 @@ def _run(run: RunInfo) -> dict[str, Any]:
 
 def _sample(record: Record, one: Labelled) -> Mapping[str, Any]:
     history = [asdict(each) for each in record.history]
-    return {**export_row(record, one.label), "history": history, "calls": record.calls}
+    return {**export_row(record, one.label), "history": history}

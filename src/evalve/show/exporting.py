@@ -39,9 +39,11 @@ KEYS = (
     "working_s",
     "tries",
     "started_at",
+    "calls",
+    "lent",
 )
-# what differs between two equal runs: times, and the name that the run was given
-NOT_CANONICAL = frozenset({"experiment", "wall_s", "working_s", "started_at"})
+# what differs between two equal runs: times, what the cache answered, and the name that the run was given
+NOT_CANONICAL = frozenset({"experiment", "wall_s", "working_s", "started_at", "calls", "lent"})
 
 
 def export(
@@ -124,6 +126,8 @@ def export_row(record: Record, label: str) -> Row:
         "working_s": record.working_s,
         "tries": record.tries,
         "started_at": record.started_at,
+        "calls": record.calls,
+        "lent": record.lent,
     }
 
 

@@ -88,8 +88,6 @@ def _as_plain(one: Found) -> dict[str, Any]:
         **export_row(record, one.label),
         "failure_class": failure.failure_class if failure and record.status == "failed" else None,
         "history": [asdict(each) for each in record.history],
-        "calls": record.calls,
-        "lent": record.lent,
         "trace": one.events,
     }
 

@@ -69,7 +69,7 @@ def _cell(key: str, content: Any, numbers: bool) -> Any:
         ]
     if key == "failure" and content is not None:
         return {part: _text(text) for part, text in content.items()}
-    if key in ("prompt", "response", "row", "trace"):
+    if key in ("prompt", "response", "row", "calls", "lent", "trace"):
         return None if content is None else _text(text_of(content))
     return _text(content) if isinstance(content, str) else content
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalve.contracts import EvaluationInfo, Known, Measured
+from evalve.contracts import Answered, EvaluationInfo, Known, Measured
 from evalve.jsontext import from_json
 from evalve.records import Failure, Record, Score, Status, Try
-from evalve.storage.inserts import cleaned
+from evalve.storage.inserts import cleaned, read_trace
 from evalve.storage.keys import Key, Keys, marks, padded
 from evalve.storage.schema import ROOM_PER_EVALUATION, record_range
 
@@ -33,7 +33,9 @@ id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
 _KNOWN = (
-    "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END"
+    "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END,"
+    " CASE status WHEN 'failed' THEN response IS NOT NULL"
+    """ WHEN 'done' THEN CASE WHEN scores = '[]' OR instr(scores, '"value":null') THEN scores END END"""
     " FROM records WHERE id IN ({})"
 )
 
@@ -149,9 +151,43 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, *known in rows:
-            found[key_of[record_id]] = Known(*known)
+        for record_id, *known, lacking in rows:
+            found[key_of[record_id]] = Known(*known, is_answered=bool(lacking) and _lacks_scores(lacking))
     return found
+
+
+def _lacks_scores(lacking: int | str) -> bool:
+    """Asked of what looks like it: a failure with an answer, or scores in which `null` stands somewhere."""
+    if isinstance(lacking, int):
+        return True
+    try:
+        scores = _scores(lacking)
+    except _DAMAGED:
+        return False
+    return not scores or any(score.value is None for score in scores)
+
+
+def read_answered(
+    connection: sqlite3.Connection, evaluation_id: int, sample_id: str, repeat: int, index: Keys
+) -> Answered | None:
+    key = (cleaned(sample_id), repeat)
+    record_id = index.find(connection, evaluation_id, [key]).get(key)
+    row = connection.execute(
+        "SELECT response, working_s, calls, lent FROM records WHERE id = ?", (record_id,)
+    ).fetchone()
+    answer = None if row is None or row[0] is None else _readable(row[0])
+    if answer is None:
+        return None
+    _, working_s, calls, lent = row
+    hashes = connection.execute("SELECT hash FROM artefacts WHERE record_id = ?", (record_id,))
+    return Answered(
+        answer,
+        working_s,
+        calls,
+        (None if lent is None else _readable(lent)) or {},
+        read_trace(connection, record_id or 0),
+        tuple(hash for (hash,) in hashes),
+    )
 
 
 def read_durations(

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import (
     ALL_RECORDS,
+    Answered,
     CommitSink,
     Counts,
     EvaluationInfo,
@@ -42,6 +43,7 @@ from evalve.storage.locks import ExperimentLock, Locks
 from evalve.storage.pages import read_changes, read_page
 from evalve.storage.rows import (
     find_record,
+    read_answered,
     read_durations,
     read_known,
     read_measures,
@@ -108,6 +110,10 @@ class SqliteStore:
     ) -> dict[tuple[str, int], Known]:
         with self._database.reading() as connection, self._known_lock, snapshot(connection):
             return read_known(connection, evaluation_id, keys, self._known_keys)
+
+    async def answered(self, evaluation_id: int, sample_id: str, repeat: int) -> Answered | None:
+        with self._database.reading() as connection, self._known_lock, snapshot(connection):
+            return read_answered(connection, evaluation_id, sample_id, repeat, self._known_keys)
 
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
         self._writer.reindex(evaluation_id, places)
