@@ -645,8 +645,9 @@ class CallLog:
     def add_plain(self, plain: Mapping[str, Any]) -> None:
         """Add what `to_plain` gave of other calls."""
         for role, figures in split_roles(plain).items():
-            known = {name: figure for name, figure in figures.items() if name in _FIGURES}
-            self.in_role(role).add(CallLog(**known))
+            log = self.in_role(role)
+            for name in _FIGURES:
+                setattr(log, name, getattr(log, name) + figures.get(name, 0))
 
     def to_plain(self) -> dict[str, Any]:
         """The figures by name; those of a role as in `judge.cost_usd`."""

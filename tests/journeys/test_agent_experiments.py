@@ -355,11 +355,18 @@ def test_what_agents_report_of_their_own_calls_is_taken_from_the_budget(project:
     """
     environ = prepared(project, agent=agent, text=text)
 
-    run = project.evalve("run", NAME, "--concurrency", "1", "--budget-usd", "0.9", **environ)
+    said = ("run", NAME, "--concurrency", "1", "--budget-usd")
+    run = project.evalve(*said, "0.9", **environ)
+    again = project.evalve(*said, "0.9", **environ)
+    raised = project.evalve(*said, "1.4", **environ)
+    anew = project.evalve(*said, "0.4", "--fresh", **environ)
 
-    assert run.code == 2
+    assert run.code == again.code == raised.code == anew.code == 2
     assert "2/8 done" in run.out
     assert "stopped: the budget is used up: 1.0000 USD of 0.9 USD, by what agents report" in run.out
+    assert "stopped: the budget is used up: 1.0000 USD of 0.9 USD, by what agents report" in again.out
+    assert "stopped: the budget is used up: 1.5000 USD of 1.4 USD, by what agents report" in raised.out
+    assert "1/8 done" in anew.out
 
 
 def test_a_login_of_ones_own_is_told_what_is_lost_by_it(project: Project) -> None:

@@ -252,12 +252,13 @@ def test_a_budget_holds_for_all_models_of_an_experiment(project: Project, provid
     prices = "prices:\n  tiny: {input: 1000, output: 1000}\n  tiny-2: {input: 1000, output: 1000}\n"
     project.write("evalve.yaml", text + prices)
 
-    ended = project.evalve(
-        "run", "full", "--model", "sim", "--model", "other", "--budget-usd", "0.1", **environ
-    )
+    said = ("run", "full", "--model", "sim", "--model", "other", "--budget-usd", "0.1")
+    ended = project.evalve(*said, **environ)
+    again = project.evalve(*said, **environ)
 
-    assert ended.code == 2
+    assert ended.code == again.code == 2
     assert "the budget of 0.1 USD is used up" in ended.out
+    assert re.search(r"the budget of 0.1 USD is used up \((0.0\d+) USD spent, \1 USD of it by", again.out)
     spent = [float(cost) for cost in re.findall(r"([\d.]+) USD\n", ended.out)]
     assert 0 < sum(spent) <= 0.1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalve.agents.preparing import Prepared, Preparing, Services
-from evalve.agents.recording import agent_seen, record_run
+from evalve.agents.recording import agent_seen, record_run, refuse_if_overspent
 from evalve.agents.settings import AgentSettings
 from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fault, Reading
 from evalve.agents.supervising import CannotRun, Watch
@@ -68,6 +68,8 @@ class Agent:
         """The same for a task. Cancelled, it ends the program, and all that it started, before it returns."""
         asked_s = time.monotonic()
         context = SAMPLE.get() or SampleContext("", "", "", 0, 1)
+        if task.gateway is None and not self._settings.gateway:
+            refuse_if_overspent(context)
         async with AsyncExitStack() as stack:
             if task.gateway is None and self._services.gateway is not None and self._settings.gateway:
                 lease = await stack.enter_async_context(self._services.gateway(context))

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalve.agents.spec import AgentRun, Fault
 from evalve.contracts import AgentTotals, CallLog, RunningAgent, SampleContext
+from evalve.errors import AgentError
 
 AGENTS = "agents"
 """Under which `Record.lent` has the runs of a sample."""
@@ -44,6 +45,14 @@ def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is
             context.account.count_elsewhere(made)
             if reason := context.account.overspent():
                 context.stop_run(reason)
+
+
+def refuse_if_overspent(context: SampleContext) -> None:
+    """Before an agent whose calls nobody here asks for: earlier ones may have used up the budget."""
+    reason = "" if context.account is None else context.account.overspent()
+    if reason:
+        context.stop_run(reason)
+        raise AgentError(reason, failure_class="provider")
 
 
 def run_in_plain(run: AgentRun) -> dict[str, Any]:

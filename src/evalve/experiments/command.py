@@ -20,7 +20,7 @@ from evalve.experiments.declared import Declared, declared_named
 from evalve.experiments.document import parsed_text
 from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, TEXT, Key
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
-from evalve.gate.budget import SharedBudget
+from evalve.experiments.spending import shared_budget
 from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
 from evalve.secrecy import Environment
 from evalve.show import figures
@@ -59,13 +59,15 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
     if said.options.experiment is not None and len(said.names) > 1:
         raise OptionError("--experiment gives one experiment another name, and several were named")
     check_calls((), configuration, environ)
-    together = None if said.options.budget_usd is None else SharedBudget(said.options.budget_usd)
     planned: list[Planned] = []
     past_us: list[str] = []
     for name in dict.fromkeys(said.names):
         declared, settings = _settled(name, said, configuration, environ)
-        planned += _planned(declared, settings, environ, together)
+        planned += _planned(declared, settings, environ)
         past_us += [one.name for one in declared.asked if one.calls_past_us]
+    if said.options.budget_usd is not None:  # for all of them together
+        together = shared_budget(said.options.budget_usd, planned)
+        planned = [replace(one, budget=together) for one in planned]
     folder = project_folder(Path.cwd())
     workers = {
         (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
@@ -108,20 +110,18 @@ def _settled(
     return declared, settings
 
 
-def _planned(
-    declared: Declared,
-    settings: wiring.Settings,
-    environ: Mapping[str, str],
-    together: SharedBudget | None,
-) -> list[Planned]:
+def _planned(declared: Declared, settings: wiring.Settings, environ: Mapping[str, str]) -> list[Planned]:
     options = settings.options_for_any()
-    own = None if options.budget_usd is None else SharedBudget(options.budget_usd)
     store = wiring.storage_for(None, options)
     storage = wiring.storage_to_name(settings, None)
-    return [
-        Planned(built.runnable, store, storage, together or own, built.prepare)
+    planned = [
+        Planned(built.runnable, store, storage, prepare=built.prepare)
         for built in build(declared, options, environ, experiment=settings.experiment)
     ]
+    if options.budget_usd is None:
+        return planned
+    budget = shared_budget(options.budget_usd, planned)
+    return [replace(one, budget=budget) for one in planned]
 
 
 def _workers(options: Options) -> str:

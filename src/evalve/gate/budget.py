@@ -92,6 +92,8 @@ class Budget:
         """Set aside for answers that did not say what they took."""
         self._changed: Future[None] | None = None
         """Where somebody waits for a call to end."""
+        self._earlier_usd = 0.0
+        """Of what is spent, what earlier runs have."""
 
     async def reserve(self, look_ahead: Callable[[], Ahead]) -> Ahead:
         while (changed := self._reserved(ahead := look_ahead())) is not None:
@@ -158,6 +160,7 @@ class Budget:
         another = f"another call may cost {ahead.usd:.4f} USD; raise it, or lower max_tokens"
         if not ahead.is_bound:
             another = f"another call is expected to cost {ahead.usd:.4f} USD"
+        earlier = f", {self._earlier_usd:.4f} USD of it by earlier runs" if self._earlier_usd else ""
         unread = ""
         if self._standing_still:
             unread = (
@@ -167,15 +170,17 @@ class Budget:
         whole = f"the budget of {(limit_usd + before_usd) * self._shares:g} USD"
         if self._shares > 1:
             whole = f"one of {self._shares} shares of {whole}"
-        return f"{whole} is used up ({spent_usd + before_usd:.4f} USD spent{unread}): {another}"
+        return f"{whole} is used up ({spent_usd + before_usd:.4f} USD spent{earlier}{unread}): {another}"
 
 
 class SharedBudget(Budget):
     """One for several runs beside each other: what each of them spends is taken from the same amount."""
 
-    def __init__(self, limit_usd: float) -> None:
-        self._payers: list[Callable[[], float]] = []
+    def __init__(self, limit_usd: float, *, earlier_usd: float = 0.0) -> None:
+        """`earlier_usd` is what earlier runs have spent of it."""
+        self._payers: list[Callable[[], float]] = [lambda: earlier_usd]
         super().__init__(lambda: sum(spent_usd() for spent_usd in self._payers), limit_usd)
+        self._earlier_usd = earlier_usd
 
     def joined_by(self, spent_usd: Callable[[], float]) -> SharedBudget:
         with self._lock:

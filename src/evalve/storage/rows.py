@@ -151,8 +151,9 @@ def read_known(
     for start in range(0, len(ids), _AT_ONCE):
         chunk = ids[start : start + _AT_ONCE]
         rows = connection.execute(_KNOWN.format(marks(len(chunk))), padded(chunk))
-        for record_id, *known, lacking in rows:
-            found[key_of[record_id]] = Known(*known, is_answered=bool(lacking) and _lacks_scores(lacking))
+        for record_id, status, place, working_s, row_hash, calls, lacking in rows:
+            is_answered = bool(lacking) and _lacks_scores(lacking)
+            found[key_of[record_id]] = Known(status, place, working_s, row_hash, calls, is_answered)
     return found
 
 
