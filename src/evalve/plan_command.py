@@ -14,7 +14,7 @@ from typing import Any
 
 from evalve import wiring
 from evalve.checking import check_calls
-from evalve.errors import OptionError
+from evalve.errors import NotFound, OptionError
 from evalve.experiments.configuration import Configuration
 from evalve.experiments.declared import declared_named, is_runnable
 from evalve.experiments.planning import outlook_lines, outlook_plain, outlooks
@@ -50,7 +50,10 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
     if _is_of_file(said.what, settings.configuration):
         return _experiment_lines(said, settings, open_store, width)
     check_calls(chosen, settings.configuration, environ)
-    subjects = subjects_of(said, settings, open_store)
+    try:
+        subjects = subjects_of(said, settings, open_store)
+    except NotFound as error:
+        raise _with_those_of_file(error, said.what, settings.configuration) from None
     _refuse_nothing(subjects)
     model = _model(chosen, subjects)
     provider = Provider.of(model, settings.configuration, environ)
@@ -70,6 +73,18 @@ def _is_of_file(what: str, configuration: Configuration) -> bool:
         return False
     known = {str(name): name for name in document.section("experiments")}
     return what in known and is_runnable(document, known[what])
+
+
+def _with_those_of_file(error: NotFound, what: str, configuration: Configuration) -> NotFound:
+    """The error, with the experiment of `evalve.yaml` that was meant, or those that there are."""
+    document = configuration.document
+    if document is None or what.endswith(".py") or "::" in what:
+        return error
+    known = [str(name) for name in document.section("experiments") if is_runnable(document, name)]
+    if not known:
+        return error
+    hint = suggestion(what, known) or f" (there is: {', '.join(known)})"
+    return NotFound(f"no experiment {what!r} is recorded, and {document.path} has none of that name{hint}")
 
 
 def _experiment_lines(
@@ -92,7 +107,8 @@ def _experiment_lines(
         if timed is None or timed.made_calls or said.calls_per_sample is not None:
             provider = Provider.of(model, configuration, environ)
             works = [_work(subject, said, provider) for subject in subjects]
-            planned = plan(works, _limits(provider, said.tier, environ))
+            is_anyones = model is None and said.tier is None  # only the agent knows whom it calls
+            planned = plan(works, {} if is_anyones else _limits(provider, said.tier, environ))
         if said.json:
             calls = {"calls": 0} if planned is None else json.loads(plan_json(planned, model=model))
             plans.append({**calls, **outlook_plain(outlook, sample_s)})

@@ -332,6 +332,26 @@ def test_a_plan_says_calls_duration_and_memory_beforehand(project: Project) -> N
     assert plain["plans"][0]["duration_s"] > 0
 
 
+def test_a_plan_counts_what_will_be_there_at_a_time_and_not_more(project: Project) -> None:
+    text = CONFIGURATION.replace(
+        '{context.md: "{context}"}', '{context.md: "{context}", big.bin: {path: big.bin}}'
+    )
+    environ = prepared(project, text=text)
+    project.write("big.bin", "x" * 200_000)
+
+    few = project.evalve("plan", NAME, "--limit", "3", **environ)
+    one = project.evalve("plan", NAME, "--limit", "1", **environ)
+    wrong = project.evalve("plan", NAME.replace("code", "cod"), **environ)
+
+    assert "nothing is recorded yet: 3 samples, 3 at once" in few.out
+    assert "memory    3 at once × 15 B of context = 45 B (largest context 15 B)" in few.out
+    assert "disk      3 at once × 0.2 MB of files = 0.6 MB, copied without being read" in few.out
+    assert "tier" not in few.out.replace("tiers nor its price", "")
+    assert "nothing is recorded yet: 1 sample, 1 at once" in one.out
+    assert wrong.code != 0
+    assert f"evalve.yaml has none of that name; did you mean {NAME!r}?" in wrong.err
+
+
 def test_init_writes_such_a_project(project: Project) -> None:
     environ = prepared(project)
     folder = project.folder / "new"

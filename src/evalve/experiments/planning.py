@@ -32,8 +32,10 @@ class Share:
     samples: int | None
     """`None` where only reading tells."""
     context_bytes: float
-    """Of a sample's files, in the mean."""
+    """Of the texts that a sample is given, in the mean."""
     largest_bytes: int
+    copied_bytes: float = 0.0
+    """Of files that are copied into its workspace without being read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +44,33 @@ class Outlook:
 
     asked: Asked
     shares: list[Share]
-    at_once: int
+    window: int
+    """How many of each share may run at once."""
     is_auto: bool
     repeat: int
 
+    @property
+    def at_once(self) -> int:
+        """How many run at once in all: evaluations run beside each other, each with a window of its own."""
+        return sum(map(self._at_once, self.shares))
+
+    def _at_once(self, share: Share) -> int:
+        return self.window if share.samples is None else min(self.window, share.samples * self.repeat)
+
     def memory_bytes(self) -> float:
         """Of all contexts that are there at a time."""
-        return self.at_once * max((share.context_bytes for share in self.shares), default=0.0)
+        return sum(self._at_once(share) * share.context_bytes for share in self.shares)
+
+    def copied_bytes(self) -> float:
+        """Of the files in all workspaces that are there at a time."""
+        return sum(self._at_once(share) * share.copied_bytes for share in self.shares)
 
     def duration_s(self, sample_s: float | None) -> float | None:
-        """In rounds of as many as run at once; evaluations run beside each other."""
+        """In rounds of as many as run at once."""
         counts = [share.samples for share in self.shares]
         if sample_s is None or not counts or any(count is None for count in counts):
             return None
-        return max(math.ceil((count or 0) * self.repeat / self.at_once) for count in counts) * sample_s
+        return max(math.ceil((count or 0) * self.repeat / self.window) for count in counts) * sample_s
 
 
 def outlooks(declared: Declared, options: Options, environ: Mapping[str, str]) -> list[Outlook]:
@@ -63,9 +78,9 @@ def outlooks(declared: Declared, options: Options, environ: Mapping[str, str]) -
     found = []
     for asked in declared.asked:
         asked_for = options.max_concurrency
-        at_once = asked_for if isinstance(asked_for, int) else _recommended(declared, asked, environ)
+        window = asked_for if isinstance(asked_for, int) else _recommended(declared, asked, environ)
         shares = [_share(declared, asked, source, options.samples) for source in declared.sources]
-        found.append(Outlook(asked, shares, at_once, asked_for == "auto", options.repeat or 1))
+        found.append(Outlook(asked, shares, window, asked_for == "auto", options.repeat or 1))
     return found
 
 
@@ -82,34 +97,36 @@ def _recommended(declared: Declared, asked: Asked, environ: Mapping[str, str]) -
 
 def _share(declared: Declared, asked: Asked, source: Source, limit: int | None) -> Share:
     name = f"{source.name}[{asked.name}]"
-    sizes = list(islice(_sizes(declared, source), _MOST_ROWS))
+    sizes = list(islice(_sizes(declared, source), min(_MOST_ROWS, limit or _MOST_ROWS)))
+    texts, copied = [text for text, _ in sizes], [copy for _, copy in sizes]
     return Share(
         label=name,
         key=f"{declared.entry.place.path.name}::{name}",
         samples=source.count(limit),
-        context_bytes=sum(sizes) / len(sizes) if sizes else 0.0,
-        largest_bytes=max(sizes, default=0),
+        context_bytes=sum(texts) / len(texts) if texts else 0.0,
+        largest_bytes=max(texts, default=0),
+        copied_bytes=sum(copied) / len(copied) if copied else 0.0,
     )
 
 
-def _sizes(declared: Declared, source: Source) -> Iterator[int]:
-    """Of the files of each row; where there are none, of what is put into the prompt."""
+def _sizes(declared: Declared, source: Source) -> Iterator[tuple[int, int]]:
+    """Of each row: its texts, and the files that are copied; without files, what is put into the prompt."""
     columns = declared.columns(source)
     for row in islice(source.open(), _MOST_ROWS):
         values = {column: row.get(column) for column in columns}
         if not declared.files:
-            yield sum(len(str(value).encode()) for value in values.values())
+            yield sum(len(str(value).encode()) for value in values.values()), 0
             continue
         try:
             files = files_for(declared.files, values, declared.entry.folder("files"))
         except Exception:  # a path that is not there is told by its sample
             continue
-        yield sum(_size(content) for content in files.values())
+        paths = [content for content in files.values() if isinstance(content, Path)]
+        texts = [str(content) for content in files.values() if not isinstance(content, Path)]
+        yield sum(len(text.encode()) for text in texts), sum(map(_size, paths))
 
 
-def _size(content: Any) -> int:
-    if not isinstance(content, Path):
-        return len(str(content).encode())
+def _size(content: Path) -> int:
     if content.is_dir():
         return sum(path.stat().st_size for path in content.rglob("*") if path.is_file())
     return content.stat().st_size
@@ -117,21 +134,26 @@ def _size(content: Any) -> int:
 
 def outlook_lines(outlook: Outlook, sample_s: float | None, source: str) -> Iterator[str]:
     """`5 at once × 1.2 MB of context …`, and how long it takes."""
-    samples = sum((share.samples or 0) * outlook.repeat for share in outlook.shares)
+    count = sum((share.samples or 0) * outlook.repeat for share in outlook.shares)
+    samples = "1 sample" if count == 1 else f"{count} samples"
     takes_s = outlook.duration_s(sample_s)
     at_once = f"{outlook.at_once} at once{' to begin with (auto)' if outlook.is_auto else ''}"
     if takes_s is None:
-        yield f"duration  not known, nothing is recorded yet: {samples} samples, {at_once}; run some of them"
+        yield f"duration  not known, nothing is recorded yet: {samples}, {at_once}; run some of them"
     else:
         each = duration(sample_s or 0.0)
-        yield f"duration  about {duration(takes_s)}: {samples} samples, {at_once}, {each} each ({source})"
-    mean = in_bytes(max((share.context_bytes for share in outlook.shares), default=0.0))
+        yield f"duration  about {duration(takes_s)}: {samples}, {at_once}, {each} each ({source})"
+    mean = in_bytes(outlook.memory_bytes() / max(outlook.at_once, 1))
     largest = in_bytes(max((share.largest_bytes for share in outlook.shares), default=0))
     on_top = "; the agents' programs come on top" if outlook.asked.is_agent else ""
     yield (
         f"memory    {outlook.at_once} at once × {mean} of context = {in_bytes(outlook.memory_bytes())}"
         f" (largest context {largest}){on_top}"
     )
+    if copied := outlook.copied_bytes():
+        each = in_bytes(copied / max(outlook.at_once, 1))
+        at_once = f"{outlook.at_once} at once"
+        yield f"disk      {at_once} × {each} of files = {in_bytes(copied)}, copied without being read"
 
 
 def outlook_plain(outlook: Outlook, sample_s: float | None) -> dict[str, Any]:
@@ -144,6 +166,7 @@ def outlook_plain(outlook: Outlook, sample_s: float | None) -> dict[str, Any]:
         "concurrency": outlook.at_once,
         "duration_s": outlook.duration_s(sample_s),
         "memory_bytes": round(outlook.memory_bytes()),
+        "copied_bytes": round(outlook.copied_bytes()),
     }
 
 

@@ -187,7 +187,9 @@ def _notes(plan: PlanLike, model: str | None) -> Iterator[str]:
         yield "--output-tokens, or run with --samples 5 first and plan again: the records then tell."
     if plan.latency_s is None:
         yield "Latency is not known: say --latency-s to learn how many calls at once the limits can use."
-    if model is None:
+    if model is None and not plan.scopes:
+        yield "Which model will be called is not known here, and so neither its tiers nor its price."
+    elif model is None:
         yield "No model was named: these are Anthropic's tiers. --model shows those of its provider, its"
         yield "price and the limits that hold here."
     elif all(scope.name != HERE for scope in plan.scopes):
