@@ -47,6 +47,7 @@ def validated(folder: Path, text: str) -> validation.Report:
     (folder / "evalve.yaml").write_text(dedent(text).lstrip("\n"), encoding="utf-8")
     row = {"id": "a", "question": "q", "context": "c", "answer": "x"}
     (folder / "docs.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "agent.py").touch()
     return validation.validated(folder)
 
 
@@ -197,6 +198,51 @@ def test_without_a_way_to_score_nothing_is_run(tmp_path: Path) -> None:
         "7: experiments.full says nothing about how answers are scored: add `evaluators: [exact_match]`, "
         "or `judge_model: NAME`; `evaluators: none` only collects answers"
     )
+
+
+def test_what_an_experiment_needs_and_is_not_there_is_told(tmp_path: Path) -> None:
+    script = problems_of(tmp_path, VALID.replace("agent.py", "solver.py"))
+    copied = problems_of(tmp_path, VALID.replace('"{context}"}', '"{context}", b.csv: {path: b.csv}}'))
+    by_row = problems_of(tmp_path, VALID.replace('"{context}"}', '"{context}", b.csv: {path: "{id}.csv"}}'))
+    unused = problems_of(
+        tmp_path, VALID.replace("models: [reader]\n        evaluation_mode: agent", "models: mini")
+    )
+
+    assert script[0].startswith(
+        f"2: models.reader: command: there is no '{tmp_path}/solver.py'; {{project}} "
+    )
+    assert copied[0] == f"13: experiments.full: files: b.csv: there is no '{tmp_path}/b.csv' to copy"
+    assert by_row == []
+    assert not any("solver.py" in one for one in unused)
+
+
+def gated(gate: str) -> str:
+    return VALID.replace(
+        "metrics: [exact_match]", f"metrics: [exact_match]\n        fail_under: {{{gate}: 0.8}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [
+        ("exact_macth", "no score is called 'exact_macth'; did you mean 'exact_match'?"),
+        ("exact_match.acuracy.low", "exact_match.acuracy.low: there is no metric 'acuracy'; did you mean"),
+    ],
+)
+def test_a_gate_that_no_score_can_have_is_told(tmp_path: Path, gate: str, told: str) -> None:
+    assert problems_of(tmp_path, gated(gate))[0].startswith(f"16: experiments.full: fail_under: {told}")
+
+
+@pytest.mark.parametrize("gate", ["exact_match", "exact_match.accuracy.low", "accuracy"])
+def test_a_gate_names_a_score_or_a_metric(tmp_path: Path, gate: str) -> None:
+    assert problems_of(tmp_path, gated(gate)) == []
+
+
+def test_scores_of_ones_own_function_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "checks.py").write_text("def right(answer):\n    return {'polite': True}\n")
+    own = "metrics: [checks.py:right]\n        fail_under: {polite: 1}"
+
+    assert problems_of(tmp_path, VALID.replace("metrics: [exact_match]", own)) == []
 
 
 def test_a_program_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:

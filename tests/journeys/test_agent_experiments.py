@@ -400,3 +400,47 @@ def test_a_login_of_ones_own_is_told_what_is_lost_by_it(project: Project) -> Non
 
     assert "claude-code-sonnet: with `gateway: off` the agent calls its provider by itself" in past_us.err
     assert "gateway: off" not in through.err
+
+
+def test_a_script_that_changed_is_told_as_a_changed_function_is(project: Project) -> None:
+    environ = prepared(project, rows=4)
+
+    project.evalve("run", NAME, "--limit", "2", **environ)
+    project.write("agent.py", AGENT + "    # better now\n")
+    refused = project.evalve("run", NAME, **environ)
+    accepted = project.evalve("run", NAME, "--accept-changes", **environ)
+
+    assert refused.code == 1
+    assert "has changed since the 2 samples" in refused.out
+    assert "script agent.py:" in refused.out and "+# better now" in refused.out
+    assert accepted.code == 0
+    assert len(project.records(NAME)) == 4
+
+
+def test_the_project_is_the_folder_of_the_file_that_is_run(project: Project) -> None:
+    (project.folder / "shared").mkdir()
+    environ = prepared(project, rows=2)
+    models, rest = project.read("evalve.yaml").split("datasets:", 1)
+    project.write("shared/agents.yaml", models)
+    project.write("evalve.yaml", f"extends: shared/agents.yaml\ndatasets:{rest}")
+
+    ended = project.evalve("run", NAME, **environ)
+
+    assert ended.code == 0
+
+
+def test_what_is_wrong_is_told_before_an_agent_starts(project: Project) -> None:
+    environ = prepared(project, rows=2)
+    text = project.read("evalve.yaml")
+
+    gate = project.evalve("run", NAME, "--fail-under", "exact_mach=1", **environ)
+    (project.folder / "agent.py").unlink()
+    script = project.evalve("run", NAME, **environ)
+    project.write("evalve.yaml", text + "limits:\n  anthropic: {rpmm: 3}\n")
+    limits = project.evalve("run", NAME, **environ)
+
+    assert gate.code == script.code == limits.code == 4
+    assert "fail_under: no score is called 'exact_mach'; did you mean 'exact_match'?" in gate.err
+    assert f"evalve.yaml:3: models.reader: command: there is no '{project.folder}/agent.py'" in script.err
+    assert "evalve.yaml:18: limits.anthropic: unknown key 'rpmm'; did you mean 'rpm'?" in limits.err
+    assert not (project.folder / ".evalve" / "evalve.db").exists()

@@ -19,10 +19,11 @@ from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
 from evalve.experiments.scoring import Scorer
+from evalve.experiments.scripts import check_scripts, sources_of
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
 
-METHOD = "yaml 1"
+METHOD = "yaml 2"
 """How the fingerprint is made: another method tells nothing about a change."""
 
 
@@ -80,6 +81,7 @@ def _evaluation(
         "experiment": declared.recorded(),
         "captured model": asked.recorded(),
         **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
+        **sources_of(asked, declared.folder, declared.entry),
     }
     return Runnable(
         spec=EvaluationSpec(
@@ -140,6 +142,7 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
+    check_scripts(asked, declared.folder)
     if (missing := agent.missing()) is not None:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     taken = {column for source in declared.sources for column in declared.columns(source)}

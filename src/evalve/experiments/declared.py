@@ -16,9 +16,9 @@ from evalve.experiments.keys import EXPERIMENT
 from evalve.experiments.models import Asked, asked_named
 from evalve.experiments.resolving import Entry, entry_of, over
 from evalve.experiments.rows import Source, source_of
-from evalve.experiments.scoring import Scorer, scorers_of
-from evalve.experiments.templates import TemplateProblem, columns_of
-from evalve.options import suggestion
+from evalve.experiments.scoring import Scorer, check_gates, scorers_of
+from evalve.experiments.templates import TemplateProblem, columns_of, filled
+from evalve.options import from_mapping, suggestion
 
 _THROUGHPUT = frozenset(key.name for key in EXPERIMENT.keys if key.throughput) | {"datasets", "models"}
 
@@ -103,6 +103,9 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         scorers=scorers_of(entry, judge=judged or None),
     )
     _check_columns(declared)
+    _check_paths(declared)
+    gates = from_mapping({"fail_under": entry.get("fail_under")}, said_by=f"experiments.{name}").fail_under
+    check_gates(declared.scorers, gates or (), f"{entry.where('fail_under')}: experiments.{name}: fail_under")
     return declared
 
 
@@ -185,6 +188,17 @@ def _check_names(entry: Entry) -> None:
 
 def _file_templates(files: Mapping[str, Any]) -> list[str]:
     return [one["path"] if isinstance(one, dict) else str(one) for one in files.values()]
+
+
+def _check_paths(declared: Declared) -> None:
+    """What is copied for every row must be there; what a column names is told by its sample."""
+    entry = declared.entry
+    for name, content in declared.files.items():
+        if isinstance(content, dict) and not columns_of(content["path"]):
+            path = entry.folder("files") / Path(filled(content["path"], {})).expanduser()
+            if not path.exists():
+                where = f"{entry.where('files')}: experiments.{entry.name}"
+                raise OptionError(f"{where}: files: {name}: there is no {str(path)!r} to copy")
 
 
 def _check_columns(declared: Declared) -> None:

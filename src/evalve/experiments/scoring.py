@@ -5,16 +5,17 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evalve import evaluators
-from evalve.errors import OptionError
+from evalve.errors import DeclarationError, OptionError
 from evalve.evaluators.judge import checked_rubric
 from evalve.experiments.resolving import Entry
-from evalve.options import suggestion
+from evalve.metrics import lookup, resolve
+from evalve.options import Threshold, suggestion
 
 JUDGE = "llm_judge"
 NONE = "none"
@@ -34,6 +35,8 @@ class Scorer:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     needs_expected: bool = False
     takes_expected: bool = False
+    is_own: bool = False
+    """Whether it is a person's own function: its scores may have any names."""
 
     async def score(self, answer: str, expected: Any, context: Mapping[str, Any]) -> Any:
         known = inspect.signature(self.function).parameters
@@ -88,6 +91,31 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
     return found
 
 
+def check_gates(scorers: Sequence[Scorer], gates: Iterable[Threshold], where: str) -> None:
+    """`OptionError` for a gate that no score can have; what functions of one's own return is not known."""
+    if any(scorer.is_own for scorer in scorers):
+        return
+    scores = [str(scorer.arguments.get("name") or scorer.name) for scorer in scorers]
+    for gate in gates:
+        name = re.sub(r"\.(low|high)$", "", gate.name)
+        evaluator, _, metric = name.rpartition(".")
+        if name in scores or lookup(name) is not None:
+            continue
+        if evaluator in scores:
+            _check_metric(metric, f"{where}: {gate.name}")
+            continue
+        hint = suggestion(evaluator or name, scores)
+        there = f"there is: {', '.join(scores)}" if scores else "nothing is scored"
+        raise OptionError(f"{where}: no score is called {gate.name!r}{hint or f' ({there})'}")
+
+
+def _check_metric(name: str, where: str) -> None:
+    try:
+        resolve(name)
+    except DeclarationError as error:
+        raise OptionError(f"{where}: {error}") from None
+
+
 def _check_judge(entry: Entry, scorer: Scorer) -> None:
     """Before an agent has worked for it."""
     told = {key: scorer.arguments[key] for key in ("rubric", "repeats") if key in scorer.arguments}
@@ -100,13 +128,7 @@ def _check_judge(entry: Entry, scorer: Scorer) -> None:
 
 
 def _judged_by(scorer: Scorer, judge: Any) -> Scorer:
-    return Scorer(
-        scorer.name,
-        scorer.function,
-        {"model": judge, **scorer.arguments},
-        scorer.needs_expected,
-        scorer.takes_expected,
-    )
+    return replace(scorer, arguments={"model": judge, **scorer.arguments})
 
 
 def _scorer(entry: Entry, asked: Any, folder: Path) -> Scorer:
@@ -118,7 +140,8 @@ def _scorer(entry: Entry, asked: Any, folder: Path) -> Scorer:
 
 def _named(entry: Entry, name: str, arguments: Mapping[str, Any], folder: Path) -> Scorer:
     where = f"{entry.where('evaluators')}: experiments.{entry.name}"
-    if ":" in name:
+    is_own = ":" in name
+    if is_own:
         function = _own(name, folder, where)
         name = name.rpartition(":")[2]
     elif name in known_evaluators():
@@ -141,6 +164,7 @@ def _named(entry: Entry, name: str, arguments: Mapping[str, Any], folder: Path) 
         arguments,
         needs_expected=sum(p.default is p.empty for p in positional) > 1,
         takes_expected=len(positional) > 1 and positional[1].name not in ("schema",),
+        is_own=is_own,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.agents import check_agent
+from evalve.experiments.calls import call_problems
 from evalve.experiments.configuration import configuration_file
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
@@ -20,9 +21,8 @@ from evalve.experiments.models import asked_named
 from evalve.experiments.problems import Problem, is_sound, own_problems
 from evalve.experiments.resolving import Entry, entry_of
 from evalve.experiments.rows import source_of
+from evalve.experiments.scripts import check_scripts
 from evalve.experiments.variables import not_set, variables_in
-from evalve.gate.presets import read_limits
-from evalve.gate.prices import read_prices
 from evalve.secrecy import Environment
 
 _PLACED = re.compile(r"(?s)(.+?):(\d+): (.*)")
@@ -63,7 +63,7 @@ def validated(folder: Path) -> Report:
         found = report.warnings if problem.is_warning else report.errors
         if str(problem) not in map(str, found):
             found.append(problem)
-    report.errors.extend(_call_problems(document))
+    report.errors.extend(call_problems(document))
     report.errors.sort(key=lambda one: (one.place.path != path, one.place.path, one.place.line))
     report.warnings.extend(_missing_variables(document, environ))
     return report
@@ -103,18 +103,10 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
 def _not_installed(declared: Declared) -> Iterator[Problem]:
     """Told of agents that an experiment uses: a file may name others for other machines."""
     for asked in declared.asked:
+        yield from _tried(asked.entry.place, check_scripts, asked, declared.folder)[1]
         missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
         if missing:
             yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)
-
-
-def _call_problems(document: Document) -> Iterator[Problem]:
-    """What the gate would not take, entry by entry."""
-    for section, read in (("limits", read_limits), ("prices", read_prices)):
-        said = document.content.get(section) if document.content else None
-        for one in [{name: body} for name, body in said.items()] if isinstance(said, dict) else [said]:
-            place = document.place(section, *(one or ()))
-            yield from _tried(place, read, one, section)[1]
 
 
 def _names_problems(document: Document, entry: Entry) -> Iterator[Problem]:
