@@ -108,7 +108,7 @@ class RunInfo:
     versions: Mapping[str, str]
     git_commit: str | None
     fingerprint: Mapping[str, Any]
-    """`function`, `dataset` and `rows`."""
+    """`function`, `dataset`, `rows`, and whether these were all of the dataset (`is_whole`)."""
     report: Mapping[str, Any]
     """wall_s, cpu_s, peak_memory_bytes, peak_in_flight, strategy and its decisions."""
 

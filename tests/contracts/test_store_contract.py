@@ -588,6 +588,15 @@ async def test_a_total_of_the_first_rows_only_is_told(
     assert store.experiments()[0].first_rows == first_rows
 
 
+async def test_as_many_as_there_are_are_not_the_first_of_them(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    run = a_run(evaluation_id, options={"samples": 2})
+    await store.begin_run(run, total=2)
+    await store.end_run(replace(run, fingerprint={"is_whole": True}), total=2, metrics=None)
+
+    assert store.evaluations("exp")[0].first_rows is None
+
+
 # experiments
 
 

@@ -79,6 +79,22 @@ def test_the_experiment_runs_as_it_stands_and_goes_on_where_it_was(project: Proj
     assert not list((project.folder / ".evalve" / "workspaces").iterdir())
 
 
+def test_a_limit_that_is_all_that_there_is_is_none(project: Project) -> None:
+    environ = prepared(project, rows=3)
+
+    some = project.evalve("run", NAME, "--limit", "2", **environ)
+    some_listed = project.evalve("list", **environ)
+    whole = project.evalve("run", NAME, "--limit", "3", **environ)
+    listed = project.evalve("list", **environ)
+    shown = project.evalve("show", NAME, **environ)
+
+    assert "2/2 done of the first 2 rows" in some.out
+    assert "(first 2 rows)" in some_listed.out
+    assert "3/3 done, " in whole.out
+    assert "first" not in listed.out
+    assert "asked for" not in shown.out
+
+
 def test_concurrency_changes_nothing_in_the_canonical_export(project: Project) -> None:
     environ = prepared(project, rows=16)
 

@@ -57,8 +57,15 @@ def build(
         who = replace(_who(declared, asked, environ), models=None if named is None else (named,))
         for source in declared.sources:
             runnable = _evaluation(declared, asked, source, who, scorers, options, experiment)
-            found.append(Built(runnable, partial(source.count, options.samples)))
+            found.append(Built(runnable, partial(_count, source, options.samples)))
     return found
+
+
+def _count(source: Source, limit: int | None) -> None:
+    """Beforehand, because it may read the file: what `_rows` asks for is then known."""
+    source.count(limit)
+    if limit is not None:
+        source.count(limit + 1)
 
 
 def _evaluation(
@@ -132,7 +139,9 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
             yield row
 
     dataset = Dataset(checked, columns, source.where)
-    return SizedRows(dataset.open(limit), source.count(limit))
+    size = source.count(limit)
+    is_all = source.path is not None and (limit is None or source.count(limit + 1) == size)
+    return SizedRows(dataset.open(limit), size, is_all=is_all)
 
 
 def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:

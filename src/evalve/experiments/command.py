@@ -231,6 +231,7 @@ def _told(one: Ended) -> Told:
         return Told.about_broken(planned.runnable.spec, _stored(planned), reason)
     options = planned.runnable.options
     rows = (outcome.info.total or 0) // (options.repeat or 1)
+    is_part = not outcome.run.fingerprint.get("is_whole") and rows >= (options.samples or 0)
     return Told.about(
         outcome.info,
         outcome.metrics,
@@ -242,5 +243,5 @@ def _told(one: Ended) -> Told:
         storage=planned.storage,
         rows_changed=outcome.run.report["rows_changed"],
         skip_reasons=skip_reasons(planned.store, outcome.info),
-        asked_for=figures.first_rows(options.samples, rows if rows < (options.samples or 0) else None),
+        asked_for=figures.first_rows(options.samples, None) if is_part else "",
     )

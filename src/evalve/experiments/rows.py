@@ -13,6 +13,7 @@ from evalve.contracts import Rows
 from evalve.declare.files import find_file, read_file
 from evalve.errors import DatasetError, OptionError
 from evalve.experiments.resolving import Entry
+from evalve.records import Sample
 
 _BLOCK_BYTES = 1 << 20
 
@@ -154,14 +155,23 @@ def _filled_lines(file: Path) -> Iterator[bytes]:
 class SizedRows:
     """Rows of which is known beforehand how many there are, so that progress can say so."""
 
-    def __init__(self, rows: Rows, size: int | None) -> None:
+    def __init__(self, rows: Rows, size: int | None, *, is_all: bool = False) -> None:
+        """`is_all`: so many are all that there are, not only as many as were asked for."""
         self._rows = rows
         self._size = size
-        self.next = rows.next
+        self._is_all = is_all
+        self._read = 0
         self.close = rows.close
         self.fingerprint = rows.fingerprint
-        self.is_whole = rows.is_whole
         self.lacking = rows.lacking
 
     def size(self) -> int | None:
         return self._size
+
+    async def next(self, at_most: int) -> list[Sample]:
+        samples = await self._rows.next(at_most)
+        self._read += len(samples)
+        return samples
+
+    def is_whole(self) -> bool:
+        return self._rows.is_whole() or (self._is_all and self._read == self._size)

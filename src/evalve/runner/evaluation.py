@@ -294,6 +294,7 @@ class _Journey:
                 "function": digest(function),
                 "dataset": self.rows.fingerprint(),
                 "rows": self.plan.rows_read,
+                "is_whole": self.rows.is_whole(),
             },
             report=self._report(),
         )

@@ -155,7 +155,7 @@ def _worst_and_best(worst: float, best: float) -> str:
 
 
 def _asked_for(runs: Sequence[RunInfo]) -> str:
-    samples = runs[-1].options.get("samples") if runs else None
+    samples = runs[-1].options.get("samples") if runs and not runs[-1].fingerprint.get("is_whole") else None
     return f"; asked for: {figures.first_rows(samples, None)}" if samples is not None else ""
 
 

@@ -56,8 +56,8 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
     evaluation_id, key, name, columns, fingerprint, total, metrics = row
     counts = read_tallied(connection, evaluation_id)
     runs = connection.execute(
-        "SELECT id, started_at, ended_at, status, report, options FROM runs WHERE evaluation_id = ?"
-        " ORDER BY started_at, rowid",
+        "SELECT id, started_at, ended_at, status, report, options, fingerprint FROM runs"
+        " WHERE evaluation_id = ? ORDER BY started_at, rowid",
         (evaluation_id,),
     ).fetchall()
     spans = [_span(connection, evaluation_id, *run[:5]) for run in runs]
@@ -85,14 +85,16 @@ def _evaluation(connection: sqlite3.Connection, experiment: str, row: tuple[Any,
         skipped=counts.counts.skipped,
         failures=counts.failures,
         last_run=runs[-1][3] if runs else None,
-        first_rows=_first_rows(from_json(runs[-1][5]), total) if runs else None,
+        first_rows=_first_rows(from_json(runs[-1][5]), from_json(runs[-1][6]), total) if runs else None,
     )
 
 
-def _first_rows(options: Mapping[str, Any], total: int | None) -> int | None:
-    """How many the last run was asked for, where that is what the total counts."""
+def _first_rows(options: Mapping[str, Any], fingerprint: Mapping[str, Any], total: int | None) -> int | None:
+    """How many the last run was asked for, where the total counts these, and there are more."""
     samples = options.get("samples")
-    return samples if samples is not None and total == samples * (options.get("repeat") or 1) else None
+    if samples is None or fingerprint.get("is_whole"):
+        return None
+    return samples if total == samples * (options.get("repeat") or 1) else None
 
 
 def read_runs(connection: sqlite3.Connection, evaluation_id: int) -> list[RunInfo]:
