@@ -108,6 +108,20 @@ async def test_sdks_stream_and_usage_is_counted() -> None:
         assert sample.calls.output_tokens == world.provider.stats.output_tokens
 
 
+async def test_a_stream_whose_client_does_not_ask_what_it_took_is_counted_all_the_same() -> None:
+    with gateway_to() as world:
+        sample = world.sample()
+        async with lending(world, sample) as lease, openai_at(lease) as one:
+            chunks = await one.chat.completions.create(**chat(), stream=True)
+            parts = [part async for part in chunks]
+        assert "".join(part.choices[0].delta.content or "" for part in parts) == "Hello."
+        assert (sample.calls.input_tokens, sample.calls.output_tokens) == (
+            world.provider.stats.input_tokens,
+            world.provider.stats.output_tokens,
+        )
+        assert sample.calls.output_tokens > 0
+
+
 async def test_a_stream_reaches_the_client_piece_by_piece() -> None:
     behaviour = Behaviour(
         latency=Latency(per_output_token_s=0.05, first_token_s=0.0),

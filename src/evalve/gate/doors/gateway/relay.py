@@ -17,6 +17,7 @@ from evalve.contracts import SAMPLE, SampleContext
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.dialects.answer_parts import legible
 from evalve.gate.doors.gateway import words
+from evalve.gate.doors.gateway.usage import WithoutUsage
 from evalve.gate.doors.transport import GateLike
 from evalve.gate.messages import Call, Reply, Request, Sender, SendError, StreamedReply, Withheld
 
@@ -42,12 +43,21 @@ class Relay:
     """One call under way. Made, awaited and read on the gateway's loop."""
 
     def __init__(
-        self, gate: GateLike, request: Request, call: Call, sender: Sender, sample: SampleContext | None
+        self,
+        gate: GateLike,
+        request: Request,
+        call: Call,
+        sender: Sender,
+        sample: SampleContext | None,
+        *,
+        hides_usage: bool = False,
     ) -> None:
+        """`hides_usage`: we asked for it, the client did not."""
         loop = asyncio.get_running_loop()
         self._gate = gate
         self._request = request
         self._call = call
+        self._hidden = WithoutUsage() if hides_usage else None
         self._sender = _WatchedSender(sender)
         self.head: asyncio.Future[Head] = loop.create_future()
         self._chunks: list[bytes] = []
@@ -124,8 +134,14 @@ class Relay:
                 return
             self.head.set_result(Head(live.status, dict(live.headers)))
             async for chunk in live.chunks:
-                self._chunks.append(chunk)
-                self._news.set()
+                self._hand_on(chunk if self._hidden is None else self._hidden.feed(chunk))
+            if self._hidden is not None:
+                self._hand_on(self._hidden.end())
+
+    def _hand_on(self, chunk: bytes) -> None:
+        if chunk:
+            self._chunks.append(chunk)
+            self._news.set()
 
     def _whole(self, reply: Reply) -> Head:
         if reply.problem is not None and reply.status < 300:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from evalve.gate.doors.gateway.outgoing import (
 from evalve.gate.doors.gateway.passing import pass_on
 from evalve.gate.doors.gateway.relay import Relay, cancel
 from evalve.gate.doors.gateway.upstreams import Upstream
+from evalve.gate.doors.gateway.usage import asking_for_usage
 from evalve.gate.doors.gateway.waiting import Underway
 from evalve.gate.doors.transport import GateLike
 from evalve.gate.messages import Call, Request, Sender
@@ -172,13 +174,16 @@ class GatewayServer:
         body = await request.read()
         sample = self._sample(request, asked.holder)
         outgoing = self._outgoing(request, asked, body)
+        if asking := asking_for_usage(outgoing, asked.upstream):
+            outgoing = asking
         sender = self._senders.get(asked.upstream.name) or self._senders[""]
         found = recognised(outgoing) if request.method == "POST" else None
         if found is None:
             is_told = request.method == "POST" and may_ask_a_model(outgoing)
             return await pass_on(request, outgoing, sender, sample, self._gate if is_told else None)
         self._refuse_keyless(asked.upstream, outgoing)
-        return await self._relayed(request, outgoing, found[1], sender, asked.holder, sample)
+        relay = partial(Relay, self._gate, outgoing, found[1], sender, sample, hides_usage=asking is not None)
+        return await self._relayed(request, outgoing, found[1], asked.holder, sample, relay)
 
     def _sample(self, request: BaseRequest, holder: Holder) -> SampleContext | None:
         tag = request.headers.get(SAMPLE_HEADER)
@@ -207,14 +212,14 @@ class GatewayServer:
         request: BaseRequest,
         outgoing: Request,
         call: Call,
-        sender: Sender,
         holder: Holder,
         sample: SampleContext | None,
+        start: Callable[[], Relay],
     ) -> web.StreamResponse:
         key = _identity(holder, sample, outgoing)
         relay = self._underway.adopted(key)
         if relay is None:
-            relay = Relay(self._gate, outgoing, call, sender, sample)
+            relay = start()
             self._underway.add(key, relay, holder)
         delivery = Delivery(request, outgoing, call, relay, self._patience)
         try:
