@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -40,6 +41,9 @@ class FakeSurroundings:
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         callback()
+
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def end_waits(self) -> None:
         for task in self._waiting:

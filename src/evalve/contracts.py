@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -695,6 +701,7 @@ class Surroundings(Protocol):
     def call_ends(self) -> None: ...
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
 
 
 Ended = Literal["done", "failed", "skipped", "retried"]
@@ -757,6 +764,13 @@ class SampleContext:
         """End the whole run, saved and resumable: no call can succeed any more."""
         if self.surroundings is not None:
             self.surroundings.stop_run(reason)
+
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+        """In the block, `tell` is told whenever the sample begins to do nothing but wait, and goes on.
+
+        For clocks that run elsewhere: they stand still as the sample's own deadline does.
+        """
+        return nullcontext() if self.surroundings is None else self.surroundings.telling_still(tell)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back, on any thread, once the sample's record is committed.

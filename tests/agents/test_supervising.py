@@ -10,7 +10,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,26 @@ async def test_who_falls_silent_is_ended_by_the_clock_for_silence(run: Run) -> N
 async def test_who_talks_for_ever_is_ended_by_the_clock_for_all(run: Run) -> None:
     ending = await run(["sh", "-c", "while :; do echo x; sleep 0.05; done"], silence_s=SOON_S, total_s=0.3)
     assert (ending.by, ending.exit_code) == ("total", -signal.SIGTERM)
+
+
+async def test_its_clocks_stand_still_while_its_sample_waits(supervisor: Supervisor, tmp_path: Path) -> None:
+    tells: list[Callable[[bool], None]] = []
+
+    @contextmanager
+    def telling_still(tell: Callable[[bool], None]) -> Iterator[None]:
+        tells.append(tell)
+        tell(True)
+        yield
+
+    quick = order(tmp_path, ["sleep", "2"], total_s=1.0, startup_s=1.0)
+    held = await supervisor.run(quick, Watch(), telling_still=telling_still)
+    endless = order(tmp_path, ["sleep", str(UNMISTAKABLE_S)], total_s=0.1)
+    goes_on = Watch(measured=lambda *_: tells[-1](False))
+    ended = await supervisor.run(endless, goes_on, telling_still=telling_still)
+
+    assert (held.by, held.exit_code) == ("itself", 0)
+    assert held.ran_s >= 2.0
+    assert ended.by == "total"
 
 
 async def test_who_ignores_sigterm_is_killed_after_its_grace(run: Run) -> None:

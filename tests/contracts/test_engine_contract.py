@@ -7,7 +7,7 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,8 @@ class Watched:
         self.asked.append(f"stop: {reason}")
 
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def sample(surroundings: Watched | None = None) -> SampleContext:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -128,6 +128,8 @@ class Waiting:
     def call_ends(self) -> None: ...
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class TestWaitingForAWorker:

@@ -128,6 +128,28 @@ def test_after_a_wait_the_deadline_goes_on_where_it_stood(store: Store, how: str
     assert (record.failure.failure_class, round(record.wall_s, 6)) == ("timeout", 102.0)
 
 
+def test_clocks_elsewhere_are_told_when_a_sample_only_waits(store: Store) -> None:
+    times = Times()
+
+    async def evaluate(id: str) -> bool:
+        with sample().telling_still(lambda is_still: times.note("still" if is_still else "on")):
+            await asyncio.sleep(1)
+            await sample().held(asyncio.sleep(100), "limits")
+            await call_of(asyncio.sleep(5))()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(sample().held(asyncio.sleep(20), "limits"))
+                group.create_task(call_of(asyncio.sleep(3))())
+        await sample().held(asyncio.sleep(50), "limits")
+        return True
+
+    run(runnable(evaluate, rows("a")), store)
+
+    began = times.events[0][1] - 1
+    told = [(event, round(at - began, 6)) for event, at in times.events]
+    assert [one for one in told if one[1] < 106] == [("still", 1.0), ("on", 101.0)]
+    assert told[-2:] == [("still", 109.0), ("on", 126.0)]
+
+
 def test_the_time_that_a_sample_queues_for_a_slot_does_not_count_either(store: Store) -> None:
     async def evaluate(id: str) -> bool:
         if id == "a":

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ class Watch:
     measured: Callable[[float, int, int], None] = lambda cpu_s, memory_bytes, output_bytes: None
 
 
+TellingStill = Callable[[Callable[[bool], None]], AbstractContextManager[None]]
+"""As `SampleContext.telling_still`."""
+
+
+def _never_still(tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class CannotRun(Exception):
     """The program does not begin, or its output cannot be kept; `errno` says why, where the system does."""
 
@@ -81,16 +90,21 @@ class Supervisor:
         self._connection: _Connection | None = None
         self._numbers = itertools.count(1)
 
-    async def run(self, order: Order, watch: Watch) -> Ending:
-        """Until the agent and all that it started have ended. Cancelled, it ends them first."""
+    async def run(self, order: Order, watch: Watch, *, telling_still: TellingStill | None = None) -> Ending:
+        """Until the agent and all that it started have ended. Cancelled, it ends them first.
+
+        Its clocks stand still whenever `telling_still` says so: a sample that waits for a limit does not age.
+        """
         run = _Run(asyncio.get_running_loop(), watch)
         connection = self._connection
         if connection is None or not connection.is_usable():
             connection = await asyncio.to_thread(self._connected)
         number = next(self._numbers)
         connection.start(number, order, run)
+        still = (telling_still or _never_still)(partial(connection.stand_still, number))
         try:
-            return await asyncio.shield(run.ended)  # it goes on being waited for when this is cancelled
+            with still:
+                return await asyncio.shield(run.ended)  # it goes on being waited for when this is cancelled
         except asyncio.CancelledError:
             grace_s = min(order.grace_s, GRACE_OF_CANCELLED_S)
             connection.end(number, grace_s)
@@ -204,6 +218,9 @@ class _Connection:
 
     def end(self, number: int, grace_s: float) -> None:
         self._send({"end": number, "grace_s": grace_s})
+
+    def stand_still(self, number: int, is_still: bool) -> None:
+        self._send({"still": number, "is_still": is_still})
 
     def close(self) -> None:
         with suppress(OSError):

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -224,6 +224,10 @@ class WorkerSurroundings:
     def when_committed(self, callback: Callable[[], None]) -> None:
         """When the sample has ended: of its record this process hears nothing."""
         self._callbacks.append(callback)
+
+    def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
+        """Whether all that the sample does is a wait is known to its parent alone, and is not told here."""
+        return nullcontext()
 
     def call_back(self) -> None:
         for callback in self._callbacks:

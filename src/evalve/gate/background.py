@@ -204,6 +204,7 @@ class KeepsSlot:
         self.call_ends = surroundings.call_ends
         self.stop_run = surroundings.stop_run
         self.when_committed = surroundings.when_committed
+        self.telling_still = surroundings.telling_still
 
 
 class _End:

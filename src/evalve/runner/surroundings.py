@@ -45,6 +45,19 @@ class _Wait(NamedTuple):
     """How, where the slot is lent meanwhile."""
 
 
+class _ToldStill:
+    """Somebody with a clock of his own. On the run's own loop."""
+
+    def __init__(self, tell: Callable[[bool], None]) -> None:
+        self._tell = tell
+        self._is_still = False
+
+    def now(self, is_still: bool) -> None:
+        if is_still is not self._is_still:
+            self._is_still = is_still
+            self._tell(is_still)
+
+
 class AttemptSurroundings:
     """One attempt, all its tries included. What most attempts never use has its beginning in the class."""
 
@@ -62,6 +75,7 @@ class AttemptSurroundings:
     _deadline: asyncio.Timeout | None = None
     _due_s: float | None = None
     """When the deadline was due before it stood still."""
+    _told_still: tuple[_ToldStill, ...] = ()
 
     def __init__(self, run: RunSurroundings, body: Body) -> None:
         self._run = run
@@ -122,6 +136,18 @@ class AttemptSurroundings:
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         self.callbacks += (callback,)
+
+    @contextmanager
+    def telling_still(self, tell: Callable[[bool], None]) -> Iterator[None]:
+        told = _ToldStill(tell)
+        with self._lock:
+            self._told_still += (told,)
+        self._on_loop(self._tell_still)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._told_still = _without(told, self._told_still)
 
     def waits_for(self) -> str:
         """In words; empty while it works. Any thread may ask."""
@@ -188,6 +214,8 @@ class AttemptSurroundings:
     def _stand_still(self) -> None:
         if self._still_since_s is None:
             self._still_since_s = self._loop.time()
+            if self._told_still:
+                self._on_loop(self._tell_still)
             if self._deadline is not None:
                 self._on_loop(self._stop_deadline)
 
@@ -197,6 +225,8 @@ class AttemptSurroundings:
         still_s = self._loop.time() - self._still_since_s
         self._still_since_s = None
         self.stood_still_s += still_s
+        if self._told_still:
+            self._on_loop(self._tell_still)
         if self._deadline is not None:
             self._on_loop(self._go_on_with_deadline, still_s)
 
@@ -255,6 +285,10 @@ class AttemptSurroundings:
         deadline = self._deadline
         if deadline is not None and self._due_s is not None and not deadline.expired():
             deadline.reschedule(self._due_s + still_s)
+
+    def _tell_still(self) -> None:
+        for told in self._told_still:
+            told.now(self._still_since_s is not None)
 
     async def _slot(self) -> None:
         """Return when the body has a slot."""

@@ -42,6 +42,9 @@ class AgentProcess:
         self._memory_bytes: int | None = order.get("memory_bytes")
         self._grace_s: float = order["grace_s"]
         self._started_s = self._heard_s = time.monotonic()
+        self._still_since_s: float | None = None
+        self._still_s = 0.0
+        """For how long its clocks stood still."""
         self._ended_s: float | None = None
         self._ended_by = "itself"
         self._kill_s: float | None = None
@@ -63,12 +66,22 @@ class AgentProcess:
 
     def heard(self) -> bool:
         """It has said something; whether that is worth telling now."""
-        self._heard_s = now_s = time.monotonic()
+        now_s = time.monotonic()
+        self._heard_s = now_s - self._still_s
         self._heard_bytes = self.output_bytes
         if now_s - self._told_s < TELL_EVERY_S:
             return False
         self._told_s = now_s
         return True
+
+    def stand_still(self, is_still: bool) -> None:
+        """While it waits for what evalve holds back, its clocks stand still."""
+        now_s = time.monotonic()
+        if is_still:
+            self._still_since_s = self._still_since_s or now_s
+        elif self._still_since_s is not None:
+            self._still_s += now_s - self._still_since_s
+            self._still_since_s = None
 
     def end(self, by: str, grace_s: float | None = None) -> None:
         """Ask it and all that it started to end, and set the time at which they are killed."""
@@ -139,13 +152,15 @@ class AgentProcess:
         return min((at_s for _, at_s in self._due()), default=None)
 
     def _due(self) -> list[tuple[str, float]]:
+        if self._still_since_s is not None:
+            return []
         since_s = {"total": self._started_s}
         if self._heard_bytes == 0:
             since_s["startup"] = self._started_s
         else:
             since_s["silence"] = self._heard_s
         return [
-            (clock, at_s + limit_s)
+            (clock, at_s + limit_s + self._still_s)
             for clock, at_s in since_s.items()
             if (limit_s := self._clocks[clock]) is not None
         ]

@@ -139,10 +139,13 @@ class Supervisor:
         *lines, self._incoming = (self._incoming + received).split(b"\n")
         for line in lines:
             order = json.loads(line)
-            if "end" not in order:
+            number = order.get("end", order.get("still"))
+            if number is None:
                 self._start(order)
-            elif order["end"] in self._agents:
-                self._agents[order["end"]].end("asked", order["grace_s"])
+            elif number in self._agents and "end" in order:
+                self._agents[number].end("asked", order["grace_s"])
+            elif number in self._agents:
+                self._agents[number].stand_still(order["is_still"])
 
     def _send(self) -> None:
         while self._outgoing:
