@@ -88,3 +88,29 @@ def test_rows_of_hugging_face_are_streamed(tmp_path: Path, monkeypatch: pytest.M
     assert list(found.open()) == ROWS
     assert found.count(None) is None
     assert found.count(2) == 2
+
+
+def test_a_folder_beside_the_file_is_a_dataset_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    (tmp_path / "files" / "data").mkdir(parents=True)
+    write_parquet(tmp_path / "files" / "data" / "test-00000-of-00001.parquet")
+    whole = datasets.Dataset.from_list(ROWS)
+    whole.save_to_disk(str(tmp_path / "saved"))
+    datasets.DatasetDict({"test": whole, "train": whole.select([0])}).save_to_disk(str(tmp_path / "splits"))
+
+    for name in ("files", "saved", "splits"):
+        assert list(source(tmp_path, huggingface=name).open()) == ROWS
+    assert list(source(tmp_path, huggingface="splits", split="train").open()) == ROWS[:1]
+
+
+def test_what_hugging_face_cannot_load_is_told(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.DatasetDict({"test": datasets.Dataset.from_list(ROWS)}).save_to_disk(str(tmp_path / "splits"))
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(DatasetError, match=r"splits: .* there is no split 'tset' \(there is: test\)"):
+        source(tmp_path, huggingface="splits", split="tset").first()
+    with pytest.raises(DatasetError, match=r"empty: Hugging Face's datasets cannot load it: "):
+        source(tmp_path, huggingface="empty").first()

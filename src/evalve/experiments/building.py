@@ -139,6 +139,7 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
             yield row
 
     dataset = Dataset(checked, columns, source.where)
+    dataset.label = source.label
     size = source.count(limit)
     is_all = source.path is not None and (limit is None or source.count(limit + 1) == size)
     return SizedRows(dataset.open(limit), size, is_all=is_all)

@@ -16,6 +16,8 @@ from evalve.experiments.resolving import Entry
 from evalve.records import Sample
 
 _BLOCK_BYTES = 1 << 20
+_SAVED = ("dataset_dict.json", "state.json")
+"""What a folder has that Hugging Face's `save_to_disk` wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ def _rows_of(file: Path) -> Iterable[Any]:
 
 
 def _from_hub(entry: Entry, name: str, named: str | None) -> Source:
+    folder = entry.folder("huggingface") / Path(name).expanduser()
+
     def load() -> Any:
         try:
             import datasets
@@ -87,10 +91,12 @@ def _from_hub(entry: Entry, name: str, named: str | None) -> Source:
             raise DatasetError(
                 f"{name}: Hugging Face's datasets are not installed: pip install datasets"
             ) from error
-        chosen = {key: entry.get(key) for key in ("revision", "data_files") if key in entry.values}
-        return datasets.load_dataset(
-            name, entry.get("config"), split=entry.get("split", "test"), streaming=True, **chosen
-        )
+        try:
+            return _loaded(datasets, entry, folder if folder.is_dir() else name)
+        except Exception as error:  # a foreign library: no network, no such name, no such split
+            raise DatasetError(
+                f"{name}: Hugging Face's datasets cannot load it: {type(error).__name__}: {error}"
+            ) from error
 
     return Source(
         name=entry.name,
@@ -99,6 +105,18 @@ def _from_hub(entry: Entry, name: str, named: str | None) -> Source:
         open=lambda: _mappings(load(), name, named),
         count=lambda at_most: at_most,
     )
+
+
+def _loaded(datasets: Any, entry: Entry, of: Path | str) -> Any:
+    """The rows of a split: streamed from the hub or a folder of files, or as `save_to_disk` wrote them."""
+    split = entry.get("split", "test")
+    if isinstance(of, Path) and any((of / name).is_file() for name in _SAVED):
+        saved = datasets.load_from_disk(str(of))
+        if isinstance(saved, dict) and split not in saved:
+            raise LookupError(f"there is no split {split!r} (there is: {', '.join(saved)})")
+        return saved[split] if isinstance(saved, dict) else saved
+    chosen = {key: entry.get(key) for key in ("revision", "data_files") if key in entry.values}
+    return datasets.load_dataset(str(of), entry.get("config"), split=split, streaming=True, **chosen)
 
 
 def _mappings(rows: Iterable[Any], label: str, named: str | None) -> Iterator[dict[str, Any]]:
