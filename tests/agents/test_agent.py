@@ -326,6 +326,31 @@ async def test_another_package_registers_an_agent(
     assert os.fspath(package) in sys.path
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "import nowhere_to_be_found",
+            "of its package cannot be loaded: ModuleNotFoundError: No module named",
+        ),
+        ("SPEC = 3", "is registered in evalve.agents, and is no AgentSpec"),
+    ],
+)
+async def test_a_package_that_is_broken_is_named(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, told: str
+) -> None:
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[evalve.agents]\nx = brokenx:SPEC\n")
+    (tmp_path / "brokenx.py").write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "brokenx", raising=False)
+
+    with pytest.raises(OptionError) as raised:
+        bench.agent("x")
+
+    assert f"agent 'x': brokenx:SPEC {told}" in str(raised.value)
+
+
 async def test_an_agent_starts_when_there_is_memory_and_its_peak_is_what_the_next_is_expected_to_take(
     bench: Bench,
 ) -> None:

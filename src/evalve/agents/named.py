@@ -49,8 +49,14 @@ def _spec(name: str, settings: AgentSettings) -> AgentSpec:
     if name == "command":
         return command.spec_of(settings)
     (point, *_) = entry_points(group=GROUP, name=name)
-    registered: AgentSpec | Callable[[AgentSettings], AgentSpec] = point.load()
-    spec = registered if isinstance(registered, AgentSpec) else registered(settings)
+    try:
+        registered: AgentSpec | Callable[[AgentSettings], AgentSpec] = point.load()
+        spec = registered(settings) if callable(registered) else registered
+    except OptionError:
+        raise
+    except Exception as error:  # another package's code
+        said = f"{type(error).__name__}: {error}"
+        raise OptionError(f"agent {name!r}: {point.value} of its package cannot be loaded: {said}") from error
     if not isinstance(spec, AgentSpec):
         raise OptionError(f"agent {name!r}: {point.value} is registered in {GROUP}, and is no AgentSpec")
     return spec
