@@ -21,10 +21,11 @@ from evalve.gate.doors.gateway.leases import Leases
 from evalve.gate.doors.gateway.lending import Gateway
 from evalve.gate.doors.gateway.server import GatewayServer
 from evalve.gate.doors.gateway.upstreams import upstreams_from
+from evalve.gate.doors.local import LocalSender, LocalServer
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
 from evalve.gate.limiter import Limiter
-from evalve.gate.messages import Call, Limits, Usage
+from evalve.gate.messages import Call, Limits, Sender, Usage
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
 from evalve.gate.sender import AiohttpSender
@@ -108,7 +109,8 @@ def gateway_to(
         }
 
         def server(leases: Leases) -> GatewayServer:
-            return GatewayServer(gate, {"": sender}, upstreams_from(said, models), leases, patience=patience)
+            senders: dict[str, Sender] = {"": sender, "local": LocalSender(LocalServer(), sender)}
+            return GatewayServer(gate, senders, upstreams_from(said, models), leases, patience=patience)
 
         gateway = Gateway(server, background)
         ends.callback(background.stop)

@@ -108,6 +108,17 @@ async def test_sdks_stream_and_usage_is_counted() -> None:
         assert sample.calls.output_tokens == world.provider.stats.output_tokens
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_what_the_embedded_model_cannot_do_is_told(streams: bool) -> None:
+    with gateway_to() as world:
+        async with lending(world, world.sample()) as lease, http() as client:
+            url = lease.base_url("local") + "/v1/chat/completions"
+            tools = [{"type": "function", "function": {"name": "search"}}]
+            answer = await client.post(url, json=chat(stream=streams, tools=tools))
+        assert answer.status_code == 403
+        assert "the embedded model calls no tools; ask another model" in answer.text
+
+
 async def test_a_stream_whose_client_does_not_ask_what_it_took_is_counted_all_the_same() -> None:
     with gateway_to() as world:
         sample = world.sample()

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from evalve.contracts import SAMPLE, SampleContext
-from evalve.errors import LocalUnavailable, MissingKey
+from evalve.errors import ModelError
 from evalve.gate.dialects.answer_parts import legible
 from evalve.gate.doors.gateway import words
 from evalve.gate.doors.gateway.usage import WithoutUsage
@@ -22,7 +22,6 @@ from evalve.gate.doors.transport import GateLike
 from evalve.gate.messages import Call, Reply, Request, Sender, SendError, StreamedReply, Withheld
 
 _LOG = logging.getLogger(__name__)
-_UNSERVED = (MissingKey, LocalUnavailable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Relay:
                 self.head.set_result(self._whole(await self._gate.exchange(self._request, self._sender)))
         except SendError as error:
             self._failed(error)
-        except _UNSERVED as error:
+        except ModelError as error:  # no key, or what the embedded model cannot do
             self._failed(Withheld(str(error)))
         except Exception as error:  # the boundary of one call: it is told where the call is awaited
             if self.head.done():
