@@ -325,13 +325,14 @@ def test_where_limits_hold_some_back_it_does_not_grow() -> None:
     assert (memory.limit, reason) == (20, "the provider's limits are used up")
 
 
-def test_latency_alone_holds() -> None:
-    """Half as much per second, and nothing else: at the same limit, that is the provider's to mend."""
-    slow = Interval(per_second=5.0, success_share=1.0, saturated=True)
+@pytest.mark.parametrize("per_second", [50.0, 5.0, 0.05])
+def test_latency_alone_holds(per_second: float) -> None:
+    """Less per second, and nothing else: at the limit that nothing is being tried out, it is no reason."""
+    seen = Interval(per_second=per_second, success_share=1.0, saturated=True)
 
-    memory, _ = decide(Memory(20, hold=2), slow, BOUNDS)
+    memory, reason = decide(Memory(BOUNDS.maximum, doubling=False), seen, BOUNDS)
 
-    assert memory.limit == 20
+    assert (memory.limit, memory.hold, reason) == (BOUNDS.maximum, 0, "holding")
 
 
 OVER = HostPressure("over", "0.5 of 16.0 GB memory left")

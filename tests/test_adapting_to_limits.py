@@ -64,7 +64,8 @@ def mean_limit(history: list[dict[str, Any]], from_s: float, to_s: float) -> flo
 
 
 @pytest.mark.parametrize(
-    ("agent_s", "initial", "allowed"), [(12.0, 5, 4), (30.0, 2, 10), (30.0, 60, 10), (90.0, 5, 30)]
+    ("agent_s", "initial", "allowed"),
+    [(9.0, 5, 3), (12.0, 5, 4), (30.0, 2, 10), (30.0, 60, 10), (90.0, 5, 30)],
 )
 def test_agents_of_three_calls_settle_where_littles_law_says(
     agent_s: float, initial: int, allowed: int
@@ -72,6 +73,30 @@ def test_agents_of_three_calls_settle_where_littles_law_says(
     history, ended_s = agents_at_sixty_a_minute(agent_s, samples=900, initial=initial)
 
     from_s, to_s = ended_s[400], ended_s[800]
-    assert abs(mean_limit(history, from_s, to_s) - allowed) <= max(1.5, 0.2 * allowed)
+    # of a few, one more at once: it uses 98 % of the limit, and the law's own number 89 %
+    assert abs(mean_limit(history, from_s, to_s) - allowed) <= max(1.15, 0.2 * allowed)
     assert 400 / (to_s - from_s) * 60 >= 0.9 * 20
     assert all(decision["side"] == "provider" for decision in history)
+
+
+@pytest.mark.parametrize("slower", [3.0, 20.0])
+def test_latency_alone_lowers_nothing(slower: float) -> None:
+    """A provider that takes longer for each call, and refuses and loses none."""
+    strategy = Adaptive(4, max_concurrency=16)
+    at_once: list[tuple[int, int]] = []
+    under_way = 0
+
+    async def agent(n: int) -> bool:
+        nonlocal under_way
+        under_way += 1
+        await asyncio.sleep(slower if n >= 400 else 1.0)
+        at_once.append((n, under_way))
+        under_way -= 1
+        return True
+
+    async def run() -> None:
+        await running(runnable(agent, range(800), strategy=strategy), open_store("memory://"), Notes())
+
+    run_in_virtual_time(run())
+    assert [decision["to"] for decision in strategy.history] == [8, 16]
+    assert max(count for n, count in at_once if n >= 750) == 16
