@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, RecordDraft
+from evalve.contracts import Answered, EvaluationSpec, RecordDraft
 from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Sample
 from evalve.storage import open_store
@@ -699,3 +699,17 @@ def test_calls_that_cannot_be_read_do_not_hide_other_records(damaged: Callable[.
             ("c", None),
         ]
         assert [one.status for one in store.records(info)] == ["done", "done", "done"]
+
+
+@pytest.mark.parametrize("text", ['{"requ', "[]", "7"])
+def test_an_answer_is_read_whatever_became_of_its_calls_and_its_trace(
+    damaged: Callable[..., Path], text: str
+) -> None:
+    path = damaged("calls", text)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("""UPDATE records SET response = '"42"', lent = '{"ag'""")
+        connection.execute("INSERT INTO traces SELECT id, x'0102' FROM records")
+    with closing(open_store(path)) as store:
+        (info,) = store.evaluations("exp")
+
+        assert asyncio.run(store.answered(info.id, "b", 0)) == Answered("42", 0.5, events=[])

@@ -154,7 +154,8 @@ class SampleRunner:
         if attempt.trace is not None:
             attempt.trace.go_on_from(earlier.events, earlier.artefacts)
         if earlier.calls_json is not None:
-            recall(attempt.calls, earlier.calls_json, settings.function)
+            if settings.may_ask:
+                recall(attempt.calls, earlier.calls_json, settings.function)
             attempt.calls.add_plain(json.loads(earlier.calls_json))
         if not self._has_said_answered:
             self._has_said_answered = True

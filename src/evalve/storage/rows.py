@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -177,16 +178,20 @@ def read_answered(
         "SELECT response, working_s, calls, lent FROM records WHERE id = ?", (record_id,)
     ).fetchone()
     answer = None if row is None or row[0] is None else _readable(row[0])
-    if answer is None:
+    if answer is None or record_id is None:
         return None
     _, working_s, calls, lent = row
     hashes = connection.execute("SELECT hash FROM artefacts WHERE record_id = ?", (record_id,))
+    try:
+        events = read_trace(connection, record_id)
+    except (*_DAMAGED, zlib.error):
+        events = []
     return Answered(
         answer,
         working_s,
-        calls,
+        calls if calls is not None and isinstance(_readable(calls), dict) else None,
         (None if lent is None else _readable(lent)) or {},
-        read_trace(connection, record_id or 0),
+        events,
         tuple(hash for (hash,) in hashes),
     )
 
