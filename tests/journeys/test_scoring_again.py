@@ -91,6 +91,7 @@ def test_a_judge_that_gave_no_verdict_is_asked_again_and_the_agent_is_not(
     once_more = project.evalve("run", "judged", **environ)
 
     assert without.code == 1
+    assert "(running it again scores them again, and --allow-failures accepts that)" in without.out
     assert before == [{"exact_match": True, "llm_judge": None}] * 3
     assert again.code == once_more.code == 0
     assert "answered before and lack a score are scored now, without being asked again" in again.err

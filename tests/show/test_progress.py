@@ -203,6 +203,16 @@ def test_with_a_line_for_each_sample_none_is_left_out_and_none_is_told_twice(
     ]
 
 
+def test_where_fewer_run_at_once_than_were_asked_for_that_is_said(written: Log, time: Time) -> None:
+    progress = live(SampleLinesView(written.fd, {("x", "eval_math"): "50"}), time)
+    tally = a_tally(total=6)
+    tally.limit = 4
+    progress.started(tally)
+    progress.tick(now_s=1.0)
+
+    assert written.lines() == ["Running concurrent evaluation with 4 workers"]
+
+
 def test_of_several_evaluations_each_line_says_whose_it_is(written: Log, time: Time) -> None:
     workers = {("x", "eval_math"): "1", ("y", "eval_math"): "auto"}
     progress = live(SampleLinesView(written.fd, workers), time)

@@ -27,7 +27,8 @@ def problems(info: EvaluationInfo, metrics: Sequence[MetricValue], evaluation: R
     for name, unscored in {value.evaluator: value.unscored for value in metrics if value.unscored}.items():
         if not tolerance.allows(unscored, ran):
             said = "no value in 1 sample" if unscored == 1 else f"no value in {unscored} samples"
-            found.append(f"{INSUFFICIENT}{name} has {said} of {ran} (--allow-failures accepts that)")
+            again = "running it again scores them again, and " if evaluation.scores_answers else ""
+            found.append(f"{INSUFFICIENT}{name} has {said} of {ran} ({again}--allow-failures accepts that)")
     # the command line's gate of a name stands in for the decorator's
     given = {(threshold.name, threshold.from_above) for threshold in asked.fail_under or ()}
     declared = [one for one in evaluation.require if (one.name, one.from_above) not in given]

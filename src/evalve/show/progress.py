@@ -230,6 +230,8 @@ class SampleLinesView(PlainView):
         if watched.milestone == 0:
             watched.milestone = 1
             workers = self._at_once.get((tally.experiment, tally.evaluation)) or str(tally.limit or "?")
+            if workers.isdigit() and tally.limit is not None:  # fewer, where the machine has no room for more
+                workers = str(min(int(workers), tally.limit))
             self._write(f"{_running_with(workers)}{whose}")
         total = "?" if tally.total is None else tally.total
         while watched.milestone <= ended_now(tally):
