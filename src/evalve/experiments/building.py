@@ -57,15 +57,16 @@ def build(
         who = replace(_who(declared, asked, environ), models=None if named is None else (named,))
         for source in declared.sources:
             runnable = _evaluation(declared, asked, source, who, scorers, options, experiment)
-            found.append(Built(runnable, partial(_count, source, options.samples)))
+            found.append(Built(runnable, partial(_size, source, options.samples)))
     return found
 
 
-def _count(source: Source, limit: int | None) -> None:
-    """Beforehand, because it may read the file: what `_rows` asks for is then known."""
-    source.count(limit)
-    if limit is not None:
-        source.count(limit + 1)
+def _size(source: Source, limit: int | None) -> tuple[int | None, bool]:
+    """How many rows are asked for, and whether these are all: one more is looked for. May read the file."""
+    found = source.count(None if limit is None else limit + 1)
+    if found is None or limit is None or found <= limit:
+        return found, True
+    return limit, False
 
 
 def _evaluation(
@@ -140,8 +141,7 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
 
     dataset = Dataset(checked, columns, source.where)
     dataset.label = source.label
-    size = source.count(limit)
-    is_all = source.path is not None and (limit is None or source.count(limit + 1) == size)
+    size, is_all = _size(source, limit)
     return SizedRows(dataset.open(limit), size, is_all=is_all)
 
 
