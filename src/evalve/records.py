@@ -111,6 +111,18 @@ class Result:
 
 
 @dataclass(slots=True)
+class ToolCall:
+    """A tool that a model called, or should call."""
+
+    name: str
+    arguments: Any = None
+    """By name; the model's own text where that is not JSON. Expected ones that are `None` are not compared."""
+    id: str = ""
+    unparsed: bool = False
+    """The arguments are not JSON."""
+
+
+@dataclass(slots=True)
 class Sample:
     """One row of a dataset. Not frozen: one is made per row, and frozen ones cost three times as much."""
 

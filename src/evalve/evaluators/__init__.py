@@ -4,9 +4,21 @@ from evalve.evaluators.declaring import evaluator
 from evalve.evaluators.judge import llm_compare, llm_judge
 from evalve.evaluators.match import contains, exact_match, matches, numeric_match, valid_json
 from evalve.evaluators.rubrics import Rubric
+from evalve.evaluators.tools import (
+    ArgumentRules,
+    ToolCall,
+    tool_arguments,
+    tool_call_match,
+    tool_order,
+    tool_schema_valid,
+    tool_scores,
+    tool_selection,
+)
 
 __all__ = [
+    "ArgumentRules",
     "Rubric",
+    "ToolCall",
     "contains",
     "evaluator",
     "exact_match",
@@ -14,5 +26,11 @@ __all__ = [
     "llm_judge",
     "matches",
     "numeric_match",
+    "tool_arguments",
+    "tool_call_match",
+    "tool_order",
+    "tool_schema_valid",
+    "tool_scores",
+    "tool_selection",
     "valid_json",
 ]
