@@ -7,12 +7,15 @@ from evalve.evaluators.rubrics import Rubric
 from evalve.evaluators.tools import (
     ArgumentRules,
     ToolCall,
+    llm_tool_arguments,
+    llm_tool_selection,
     tool_arguments,
     tool_call_match,
     tool_order,
     tool_schema_valid,
     tool_scores,
     tool_selection,
+    valid_tool_schemas,
 )
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "exact_match",
     "llm_compare",
     "llm_judge",
+    "llm_tool_arguments",
+    "llm_tool_selection",
     "matches",
     "numeric_match",
     "tool_arguments",
@@ -33,4 +38,5 @@ __all__ = [
     "tool_scores",
     "tool_selection",
     "valid_json",
+    "valid_tool_schemas",
 ]

@@ -7,11 +7,11 @@ from itertools import combinations, permutations
 
 import pytest
 
-from evalve.evaluators.tools.alignment import best_assignment, best_in_order, out_of_order, total
+from evalve.evaluators.tools.alignment import Weights, best_assignment, best_in_order, out_of_order, total
 
 
 def test_a_call_that_fits_two_is_left_to_the_one_that_fits_only_it() -> None:
-    weights = [[10, 9], [9, None]]
+    weights: Weights = [[10, 9], [9, None]]
     assert best_assignment(weights) == [(0, 1), (1, 0)]
 
 

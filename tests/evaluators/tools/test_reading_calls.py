@@ -168,6 +168,11 @@ def test_a_conversation_gives_its_calls_in_order_and_no_result() -> None:
     assert tool_calls({"messages": messages}) == [CATS, CATS]
 
 
+def test_a_call_may_have_its_output_beside_it() -> None:
+    call = {"name": "search", "input_parameters": {"query": "cats"}, "output": ["a", "b"], "id": "c1"}
+    assert tool_calls([call]) == [CATS]
+
+
 def test_a_custom_tool_of_openai_takes_text_that_is_not_meant_to_be_json() -> None:
     call = {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "print(1)"}
     assert tool_calls([call]) == [ToolCall("run", {"input": "print(1)"}, "c1")]

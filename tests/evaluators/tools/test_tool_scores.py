@@ -25,7 +25,7 @@ from evalve.records import Score
 A, B, C = ToolCall("a", {"x": 1}), ToolCall("b", {"x": 1}), ToolCall("c", {"x": 1})
 A2 = ToolCall("a", {"x": 2})
 
-MODES: dict[str, list[tuple[list[ToolCall], list[ToolCall], bool]]] = {
+MODES: dict[Any, list[tuple[list[ToolCall], list[ToolCall], bool]]] = {
     "exact": [
         ([A, B], [A, B], True),
         ([B, A], [A, B], False),
@@ -48,6 +48,8 @@ MODES: dict[str, list[tuple[list[ToolCall], list[ToolCall], bool]]] = {
     "subset": [([A], [A, B], True), ([], [A, B], True), ([A, C], [A, B], False), ([A, A], [A, B], False)],
     "superset": [([C, B, A], [A, B], True), ([A, B], [A, B], True), ([A, C], [A, B], False)],
 }
+UNORDERED: list[Any] = ["any_order", "subset", "superset"]
+SYMMETRIC: list[Any] = ["exact", "any_order"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_selection_counts_each_tool_as_often_as_it_is_expected() -> None:
     assert score.value == pytest.approx(4 / 7)
     assert tool_selection([A, A, B], [A, B, B, C], measure="recall").value == 0.5
     with pytest.raises(OptionError, match="none of f1, precision, recall"):
-        tool_selection([A], [A], measure="f2")  # type: ignore[arg-type]
+        tool_selection([A], [A], measure="f2")  # type: ignore[call-overload]
 
 
 def test_selection_knows_no_arguments_and_no_order() -> None:
@@ -181,7 +183,7 @@ def test_calls_of_agents_may_be_many() -> None:
 
 def test_what_cannot_be_right_is_refused() -> None:
     with pytest.raises(OptionError, match="did you mean 'any_order'"):
-        tool_call_match([A], [A], mode="anyorder")  # type: ignore[arg-type]
+        tool_call_match([A], [A], mode="anyorder")  # type: ignore[call-overload]
     with pytest.raises(OptionError, match="the expected arguments of a are not an object"):
         tool_call_match([A], [ToolCall("a", "[1, 2]")])
     with pytest.raises(ResultError, match="write `await` before the call"):
@@ -215,17 +217,17 @@ def values(scores: list[Score]) -> dict[str, Any]:
 def test_calls_are_right_against_themselves_in_every_mode(seed: int) -> None:
     calls = some_calls(random.Random(seed))
     for mode in MODES:
-        assert set(values(tool_scores(calls, calls, mode=mode)).values()) == {1.0}  # type: ignore[arg-type]
+        assert set(values(tool_scores(calls, calls, mode=mode)).values()) == {1.0}
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_permutation_changes_what_knows_no_order(seed: int) -> None:
     chance = random.Random(seed)
     called, expected = some_calls(chance), some_calls(chance)
-    for mode in ("any_order", "subset", "superset"):
-        first = values(tool_scores(called, expected, mode=mode))  # type: ignore[arg-type]
+    for mode in UNORDERED:
+        first = values(tool_scores(called, expected, mode=mode))
         for other in permutations(called):
-            again = values(tool_scores(list(other), expected, mode=mode))  # type: ignore[arg-type]
+            again = values(tool_scores(list(other), expected, mode=mode))
             for name in ("tool_selection", "tool_arguments", "tool_call_match"):
                 assert again[name] == pytest.approx(first[name])
 
@@ -234,9 +236,9 @@ def test_no_permutation_changes_what_knows_no_order(seed: int) -> None:
 def test_both_sides_may_be_swapped_where_they_mean_the_same(seed: int) -> None:
     chance = random.Random(seed)
     first, second = some_calls(chance), some_calls(chance)
-    for mode in ("exact", "any_order"):
-        there = values(tool_scores(first, second, mode=mode))  # type: ignore[arg-type]
-        back = values(tool_scores(second, first, mode=mode))  # type: ignore[arg-type]
+    for mode in SYMMETRIC:
+        there = values(tool_scores(first, second, mode=mode))
+        back = values(tool_scores(second, first, mode=mode))
         assert there == pytest.approx(back)
     subset = tool_call_match(first, second, mode="subset").value
     assert subset == tool_call_match(second, first, mode="superset").value
@@ -260,7 +262,7 @@ def test_a_call_made_once_more_than_expected_is_an_extra_one(seed: int) -> None:
 def test_modes_imply_each_other(seed: int) -> None:
     chance = random.Random(seed)
     called, expected = some_calls(chance, 3), some_calls(chance, 3)
-    right = {mode: tool_call_match(called, expected, mode=mode).value for mode in MODES}  # type: ignore[arg-type]
+    right = {mode: tool_call_match(called, expected, mode=mode).value for mode in MODES}
     assert not right["exact"] or (right["in_order"] and right["any_order"])
     assert not right["in_order"] or right["superset"]
     assert right["any_order"] == (right["subset"] and right["superset"])
@@ -301,7 +303,7 @@ def test_misses_are_none_exactly_where_all_is_right() -> None:
     for _ in range(200):
         called, expected = some_calls(chance), some_calls(chance)
         for mode in MODES:
-            score = tool_call_match(called, expected, mode=mode)  # type: ignore[arg-type]
+            score = tool_call_match(called, expected, mode=mode)
             assert score.value is ("misses" not in score.metadata)
             selection = tool_selection(called, expected).value
             exact = tool_call_match(called, expected, arguments="ignore", mode="any_order").value

@@ -1,5 +1,6 @@
 """Whether the right tools were called, with the right arguments."""
 
+from evalve.evaluators.tools.checking import valid_tool_schemas
 from evalve.evaluators.tools.evaluators import (
     tool_arguments,
     tool_call_match,
@@ -8,6 +9,7 @@ from evalve.evaluators.tools.evaluators import (
     tool_scores,
     tool_selection,
 )
+from evalve.evaluators.tools.judged import llm_tool_arguments, llm_tool_selection
 from evalve.evaluators.tools.matchers import anything, near, one_of, optional, regex
 from evalve.evaluators.tools.misses import KINDS
 from evalve.evaluators.tools.reading import tool_calls
@@ -19,6 +21,8 @@ __all__ = [
     "ArgumentRules",
     "ToolCall",
     "anything",
+    "llm_tool_arguments",
+    "llm_tool_selection",
     "near",
     "one_of",
     "optional",
@@ -30,4 +34,5 @@ __all__ = [
     "tool_schema_valid",
     "tool_scores",
     "tool_selection",
+    "valid_tool_schemas",
 ]

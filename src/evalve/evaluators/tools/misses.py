@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from evalve.jsontext import as_plain, to_json
-from evalve.records import ToolCall
+from evalve.records import MISS_COUNTS, ToolCall
 
 Kind = Literal[
     "missing",
@@ -30,9 +30,7 @@ OF_ARGUMENTS = frozenset[Kind](
 )
 
 MISSES = "misses"
-"""Under this key the metadata of a score has its misses, the first of them in full."""
-MISS_COUNTS = "miss_counts"
-"""And under this one how many of each kind."""
+"""Under this key the metadata of a score has its misses, or the first of them."""
 _MOST_KEPT = 50
 _MOST_IN_REASON = 5
 _LONGEST_VALUE = 80
