@@ -42,6 +42,8 @@ def evaluate(
     """
     where = caller()
     cases = [as_case(one) for one in test_cases]
+    if not cases:
+        raise DeclarationError(f"{where}: test_cases= is empty: there is nothing to evaluate")
     measures = _checked_metrics(metrics, where)
     asked = open_model(model) if isinstance(model, str) else model
     for case in cases:

@@ -46,7 +46,8 @@ class ToolCorrectnessMetric:
         """`should_exact_match`: these calls in this order and no others, or nothing.
 
         `should_consider_ordering`: those count that were called in their order. `arguments` says whether and
-        how arguments are compared, as in `tool_call_match`. With a `model`, it judges each call too, and the lower of both counts.
+        how arguments are compared, as in `tool_call_match`. With a `model`, it judges each call too, and the
+        lower of both counts.
         """
         self._threshold = _checked_threshold(threshold, strict_mode=strict_mode)
         self._exact, self._ordered = should_exact_match, should_consider_ordering

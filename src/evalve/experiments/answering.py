@@ -11,11 +11,12 @@ from typing import Any
 from evalve.errors import DatasetError, DeclarationError, InfrastructureError
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.templates import columns_of, filled
+from evalve.experiments.tools import OfferedTools
 from evalve.records import Result
 from evalve.sandboxes.seeds import Seed
 
-Ask = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Awaitable[str]]
-"""From a prompt, the row and what was lent to the answer."""
+Ask = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]
+"""From a prompt, the row and what was lent to the answer: as a string its text, beside it its tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Task:
     expected: str | None
     scorers: Sequence[Scorer]
     ask: Ask
+    tools: OfferedTools | None = None
     lent: tuple[str, ...] = ()
     """Which arguments are lent, not columns."""
 
@@ -35,9 +37,12 @@ class Task:
         prompt = filled(self.prompt, row)
         answer = await self.ask(prompt, row, lent)
         expected = None if self.expected is None else expected_of(self.expected, row)
-        context = {"question": prompt, "prompt": prompt, "row": row}
+        tools = None if self.tools is None else self.tools.of_row(row)
+        context = {"question": prompt, "prompt": prompt, "row": row, "tools": tools}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
-        return Result(*scores, prompt=prompt, response=answer)
+        # a record keeps what a model called; an agent's calls are in its trace
+        has_calls = tools is not None and bool(getattr(answer, "tool_calls", None))
+        return Result(*scores, prompt=prompt, response=answer if has_calls else str(answer))
 
 
 def expected_of(template: str, row: Mapping[str, Any]) -> Any:
@@ -49,12 +54,14 @@ def expected_of(template: str, row: Mapping[str, Any]) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def asking_model(model: Any, arguments: Mapping[str, Any], system: str | None) -> Ask:
+def asking_model(
+    model: Any, arguments: Mapping[str, Any], system: str | None, tools: OfferedTools | None = None
+) -> Ask:
     said = dict(arguments) if system is None else {**arguments, "system": system}
 
-    async def ask(prompt: str, row: Mapping[str, Any], lent: Mapping[str, Any]) -> str:
-        answer = await model.generate(prompt, **said)
-        return str(answer.text)
+    async def ask(prompt: str, row: Mapping[str, Any], lent: Mapping[str, Any]) -> Any:
+        offered = {} if tools is None else {"tools": tools.of_row(row)}
+        return await model.generate(prompt, **said, **offered)
 
     return ask
 

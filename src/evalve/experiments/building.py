@@ -19,6 +19,7 @@ from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
 from evalve.experiments.scoring import Scorer
+from evalve.jsontext import to_json
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
 
@@ -70,7 +71,7 @@ def _evaluation(
     experiment: str,
 ) -> Runnable:
     columns = declared.columns(source)
-    task = Task(declared.prompt, declared.expected, scorers, who.ask, lent=tuple(who.lenders))
+    task = Task(declared.prompt, declared.expected, scorers, who.ask, declared.tools, lent=tuple(who.lenders))
     own = replace(options, model=who.models, experiment=experiment)
     if own.max_concurrency is None and who.recommended_concurrency is not None:
         own = replace(own, max_concurrency=who.recommended_concurrency)
@@ -80,6 +81,7 @@ def _evaluation(
         "experiment": declared.recorded(),
         "captured model": asked.recorded(),
         **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
+        **({"tools": to_json(declared.tools.tools)} if declared.tools is not None else {}),
     }
     return Runnable(
         spec=EvaluationSpec(
@@ -135,7 +137,7 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
 def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
     if not asked.is_agent:
         model, arguments = open_model(asked, environ)
-        return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+        return Who(asking_model(model, arguments, declared.entry.get("system"), declared.tools), {})
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)

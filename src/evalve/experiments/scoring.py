@@ -13,12 +13,17 @@ from typing import Any
 from evalve import evaluators
 from evalve.errors import OptionError
 from evalve.evaluators.judge import checked_rubric
+from evalve.evaluators.tools.examining import Standard
+from evalve.evaluators.tools.rules import as_rules
 from evalve.experiments.resolving import Entry
 from evalve.options import suggestion
 
 JUDGE = "llm_judge"
-_NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
-_CONTEXT = ("question", "prompt", "row")
+JUDGES = (JUDGE, "llm_tool_selection", "llm_tool_arguments")
+_NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare", "valid_tool_schemas"})
+_CONTEXT = ("question", "prompt", "row", "tools")
+_CALLED = "called"
+"""The first argument of an evaluator that wants the answer with its tool calls, not its text."""
 _FOR_OTHERS = ("args", "kwargs", "options")
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 
@@ -33,10 +38,13 @@ class Scorer:
     needs_expected: bool = False
     takes_expected: bool = False
 
-    async def score(self, answer: str, expected: Any, context: Mapping[str, Any]) -> Any:
+    async def score(self, answer: Any, expected: Any, context: Mapping[str, Any]) -> Any:
         known = inspect.signature(self.function).parameters
         offered = {key: context[key] for key in _CONTEXT if key in known and context.get(key) is not None}
-        given = (answer, expected) if self.takes_expected and expected is not None else (answer,)
+        takes_calls = next(iter(known), "") == _CALLED
+        first = answer if takes_calls else str(answer)
+        has_expected = self.takes_expected and (expected is not None or (takes_calls and self.needs_expected))
+        given = (first, expected) if has_expected else (first,)
         row = context["row"]
         columns = {name: row[column] for name, column in self.columns().items()}
         score = self.function(*given, **{**offered, **self.arguments, **columns})
@@ -60,22 +68,29 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
     asked = entry.get("evaluators", [])
     found = [_scorer(entry, one, folder) for one in (asked if isinstance(asked, list) else [asked])]
     if judge is not None:
-        if all(scorer.name != JUDGE for scorer in found):
+        if all(scorer.name not in JUDGES for scorer in found):
             found.append(_named(entry, JUDGE, {}, folder))
-        found = [_judged_by(scorer, judge) if scorer.name == JUDGE else scorer for scorer in found]
+        found = [_judged_by(scorer, judge) if scorer.name in JUDGES else scorer for scorer in found]
     if not found:
         raise OptionError(
             f"{entry.place}: experiments.{entry.name} says nothing about how answers are scored: add "
             "`evaluators: [exact_match]`, or `judge_model: NAME`"
         )
     for scorer in found:
-        if scorer.name == JUDGE and "model" not in scorer.arguments:
+        if scorer.name in JUDGES and "model" not in scorer.arguments:
             raise OptionError(
-                f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE} needs a model; add "
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} needs a model; add "
                 "`judge_model: NAME`"
+            )
+        if scorer.name == "tool_schema_valid" and "tools" not in {*entry.values, *scorer.arguments}:
+            raise OptionError(
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} needs the schemas: "
+                "add `tools:` with the definitions that the model is offered"
             )
         if scorer.name == JUDGE:
             _check_judge(entry, scorer)
+        if scorer.name.startswith("tool_"):
+            _check_of_tools(entry, scorer)
         if scorer.needs_expected and "expected" not in entry.values:
             raise OptionError(
                 f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer "
@@ -92,6 +107,16 @@ def _check_judge(entry: Entry, scorer: Scorer) -> None:
     except OptionError as error:
         raise OptionError(
             f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE}: {error}"
+        ) from None
+
+
+def _check_of_tools(entry: Entry, scorer: Scorer) -> None:
+    told = {key: value for key, value in scorer.arguments.items() if key not in scorer.columns()}
+    try:
+        Standard(mode=told.get("mode", "exact"), rules=as_rules(told.get("arguments", "exact")))
+    except OptionError as error:
+        raise OptionError(
+            f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name}: {error}"
         ) from None
 
 
