@@ -28,6 +28,7 @@ SEARCH, DELETE = ToolCall("search", {"query": "cats"}), ToolCall("delete", {"id"
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 TOOLS = [{"name": "search", "description": "Search.", "input_schema": SCHEMA}]
 MODEL = "anthropic/claude-haiku-4-5"
+YES: Any = "yes"
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,8 @@ def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def scored(metric: Any, called: Any, expected: Any, **more: Any) -> Score:
     case = TestCase("Find cats", called, expected, **more)
-    return asyncio.run(metric.score(case, case.tools_called))
+    score: Score = asyncio.run(metric.score(case, case.tools_called))
+    return score
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_configs_are_words_for_options() -> None:
     [
         (lambda: AsyncConfig(max_concurrent=0).options(), "max_concurrent is a whole number, 1 or more"),
         (lambda: AsyncConfig(throttle_value=-1).options(), "throttle_value is a number of seconds"),
-        (lambda: AsyncConfig(run_async="yes").options(), "run_async is True or False"),
+        (lambda: AsyncConfig(run_async=YES).options(), "run_async is True or False"),
         (lambda: CacheConfig(write_cache=False).mode(), "evalve keeps every answer that it pays for"),
     ],
 )

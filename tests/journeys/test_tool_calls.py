@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from project import Project
@@ -37,7 +38,7 @@ TOOLS = [
     }
     for name in ("weather", "time")
 ]
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": "right",
         "request": "weather in Bern",

@@ -24,14 +24,16 @@ class MissCounting:
         self._counts = {}
         for observation in self._read():
             for score in observation[2]:
+                if score.name not in self._counts:  # also without misses: evaluators keep their order
+                    self._counts[score.name] = Counter()
                 counts = score.metadata.get(MISS_COUNTS)
                 if isinstance(counts, Mapping):
-                    counted = self._counts.setdefault(score.name, Counter())
-                    counted.update({str(kind): n for kind, n in counts.items() if isinstance(n, int)})
+                    said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
+                    self._counts[score.name].update(said)
             yield observation
 
     def misses(self) -> dict[str, dict[str, int]]:
-        return {name: dict(_most_first(counts)) for name, counts in self._counts.items()}
+        return {name: dict(_most_first(counts)) for name, counts in self._counts.items() if counts}
 
 
 def counted_misses(read: Callable[[], Iterable[Observation]]) -> dict[str, dict[str, int]]:
