@@ -206,6 +206,7 @@ def test_calls_in_the_text_of_a_model_without_tools(text: str) -> None:
 
 def test_a_text_without_json_calls_nothing() -> None:
     assert tool_calls("I cannot help with that.") == []
+    assert tool_calls("[1] says otherwise, {as is known}.") == []
     assert tool_calls(Answer("I cannot help with that.")) == []
     assert tool_calls({"role": "assistant", "content": "No."}) == []
 

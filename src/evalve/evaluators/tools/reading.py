@@ -190,7 +190,7 @@ def _in_json(text: str, are_expected: bool) -> Iterator[ToolCall]:
         value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         lines = list(_in_lines(text, are_expected))
-        yield from lines or [_unreadable(text)]
+        yield from lines or _unreadable(text)
         return
     if isinstance(value, dict | list):
         yield from _in_any(value, nested=True, are_expected=are_expected)
@@ -211,7 +211,8 @@ def _in_lines(text: str, are_expected: bool) -> Iterator[ToolCall]:
             yield from _in_object(value, are_expected)
 
 
-def _unreadable(text: str) -> ToolCall:
-    """What was meant to be a call and is not JSON, by the name that it mentions."""
+def _unreadable(text: str) -> Iterator[ToolCall]:
+    """What was meant to be a call and is not JSON, by the name that it mentions; `[1]` is no attempt."""
     named = _NAMED.search(text)
-    return ToolCall(named[1] if named else "?", text, unparsed=True)
+    if named or text.lstrip("[ \n").startswith('{"'):
+        yield ToolCall(named[1] if named else "?", text, unparsed=True)
