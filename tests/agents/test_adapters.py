@@ -148,6 +148,28 @@ def test_codex_is_read_with_the_usage_of_its_thread() -> None:
     assert judged(codex.SPEC, [*CODEX, CODEX_END]) is None
 
 
+def test_codex_calls_tools_of_mcp_by_their_names_and_arguments() -> None:
+    item: dict[str, Any] = {
+        "id": "3",
+        "type": "mcp_tool_call",
+        "server": "web",
+        "tool": "search",
+        "arguments": {"query": "cats"},
+        "result": {"content": []},
+        "error": None,
+        "status": "completed",
+    }
+    _, events = read(codex.SPEC, [{"type": "item.completed", "item": item}])
+    assert [event.data for event in events] == [
+        {
+            "name": "search",
+            "arguments": {"query": "cats"},
+            "server": "web",
+            "result": {"content": []},
+        }
+    ]
+
+
 @pytest.mark.parametrize(
     ("end", "failure_class"),
     [

@@ -28,6 +28,12 @@ CONFIGURATION = """
           - tool_call_match: {{mode: any_order, arguments: subset}}
           - tool_schema_valid
       by_column: {{extends: calls, tools: "{{offered}}", evaluators: [tool_scores]}}
+      written:
+        datasets: requests
+        models: sim
+        prompt: "write {{request}}"
+        expected: calls
+        evaluators: [tool_call_match]
       judged: {{extends: calls, evaluators: [llm_tool_arguments], judge_model: sim}}
 """
 TOOLS = [
@@ -62,6 +68,9 @@ def answers(ask: Ask) -> Answer | str:
     if "<call-" in ask.prompt:
         right = "Bern" in ask.prompt
         return json.dumps({"reason": "It is." if right else "No.", "verdict": "yes" if right else "no"})
+    if ask.prompt.startswith("write "):
+        tool, _, city = ask.prompt.removeprefix("write ").partition(" in ")
+        return json.dumps({"name": tool, "arguments": {"city": city}}) if city else "Hello!"
     tool, _, city = ask.prompt.splitlines()[-1].partition(" in ")  # tools stand before it
     return Answer(tool_calls=(ToolCall(tool, {"city": city}),)) if city else "Hello!"
 
@@ -104,6 +113,13 @@ def test_an_experiment_of_the_file_scores_tool_calls(project: Project, provider:
     lines = project.evalve("show", "calls", **environ).out.splitlines()
     assert "  wrong tool                1                1" in lines
     assert "  wrong value               –                1" in lines
+
+
+def test_a_model_without_tools_may_write_its_calls_as_json(project: Project, provider: Simulator) -> None:
+    environ = prepared(project, provider)
+    assert project.evalve("run", "written", **environ).code == 0
+    matched = {one["sample_id"]: one["scores"][0]["value"] for one in project.records("written")}
+    assert matched == {"right": True, "value": False, "tool": False, "none": True}
 
 
 def test_tools_of_a_column_and_a_judge_of_each_call(project: Project, provider: Simulator) -> None:

@@ -42,7 +42,9 @@ class Scorer:
         known = inspect.signature(self.function).parameters
         offered = {key: context[key] for key in _CONTEXT if key in known and context.get(key) is not None}
         takes_calls = next(iter(known), "") == _CALLED
-        first = answer if takes_calls else str(answer)
+        # a model that was offered no tools may write its calls as JSON text
+        has_calls = takes_calls and (context.get("tools") is not None or getattr(answer, "tool_calls", None))
+        first = answer if has_calls else str(answer)
         has_expected = self.takes_expected and (expected is not None or (takes_calls and self.needs_expected))
         given = (first, expected) if has_expected else (first,)
         row = context["row"]

@@ -7,7 +7,11 @@ from itertools import combinations, permutations
 
 import pytest
 
-from evalve.evaluators.tools.alignment import Weights, best_assignment, best_in_order, out_of_order, total
+from evalve.evaluators.tools.alignment import Weights, best_assignment, best_in_order, out_of_order
+
+
+def total(weights: Weights, pairs: list[tuple[int, int]]) -> int:
+    return sum(weights[row][column] or 0 for row, column in pairs)
 
 
 def test_a_call_that_fits_two_is_left_to_the_one_that_fits_only_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Weights = Sequence[Sequence[int | None]]
 """How well the expected call (row) and the made one (column) go together; `None` where they do not."""
@@ -27,6 +27,14 @@ def best_assignment(weights: Weights) -> Pairs:
     return sorted(
         (row, column) for column, row in enumerate(row_of) if row is not None and weights[row][column]
     )
+
+
+def best_assignment_of(
+    weights: Mapping[tuple[int, int], int], rows: Sequence[int], columns: Sequence[int]
+) -> Pairs:
+    """The same for some rows and columns, by their own numbers."""
+    found = best_assignment([[weights.get((row, column)) for column in columns] for row in rows])
+    return [(rows[row], columns[column]) for row, column in found]
 
 
 def _assigned(costs: Sequence[Sequence[int]]) -> list[int | None]:
@@ -98,10 +106,6 @@ def best_in_order(weights: Weights) -> Pairs:
         else:
             column += 1
     return pairs
-
-
-def total(weights: Weights, pairs: Pairs) -> int:
-    return sum(weights[row][column] or 0 for row, column in pairs)
 
 
 def out_of_order(pairs: Pairs) -> Pairs:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from evalve.errors import ResultError
@@ -23,18 +24,27 @@ _LOOSE = str.maketrans({**dict.fromkeys(" ,./-_*^"), "'": '"'})
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
+Found = tuple[Kind, Path, Callable[[], str]]
+"""Kind, path, and the reason: told only where it is asked for, since most calls are compared with many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """What came of one call's arguments."""
 
+    tool: str
     right: int
     total: int
-    misses: list[Miss] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
 
     @property
     def share(self) -> float:
         """How many of the arguments are right; without any, all are."""
         return self.right / self.total if self.total else 1.0
+
+    def misses(self) -> Iterator[Miss]:
+        for kind, path, reason in self.found:
+            yield Miss(kind, self.tool, f"{self.tool}: {reason()}", shown(path))
 
 
 def compare_arguments(
@@ -45,15 +55,15 @@ def compare_arguments(
         return _by_function(tool, called, expected, rules.compare)
     comparison = _Comparison(rules)
     right = total = 0
-    misses: list[Miss] = []
+    wrong: list[Found] = []
     for name in dict.fromkeys([*expected, *called]):
         found = comparison.item(called, expected, name, ())
         if found is None:
             continue
         total += 1
         right += not found
-        misses += (Miss(kind, tool, f"{tool}: {reason}", path) for kind, path, reason in found)
-    return Compared(right, total, misses)
+        wrong += found
+    return Compared(tool, right, total, wrong)
 
 
 def _by_function(
@@ -65,12 +75,10 @@ def _by_function(
             f"the function that compares the arguments of {tool} returned {as_text(verdict)[:200]};"
             " return True or False"
         )
-    reason = f"{tool}: the arguments {value_text(called)} are refused by {_name_of(function)}"
-    return Compared(int(verdict), 1, [] if verdict else [Miss("wrong value", tool, reason)])
-
-
-_Found = tuple[Kind, str, str]
-"""Kind, path and reason."""
+    if verdict:
+        return Compared(tool, 1, 1)
+    reason = f"the arguments {value_text(called)} are refused by {_name_of(function)}"
+    return Compared(tool, 0, 1, [("wrong value", (), lambda: reason)])
 
 
 class _Comparison:
@@ -82,7 +90,7 @@ class _Comparison:
 
     def item(
         self, called: Mapping[str, Any], expected: Mapping[str, Any], name: str, above: Path
-    ) -> list[_Found] | None:
+    ) -> list[Found] | None:
         """What is wrong with one member of an object; `None` where it does not count."""
         path = (*above, name)
         if self._is_ignored(path):
@@ -90,15 +98,16 @@ class _Comparison:
         if name not in expected:
             if self._takes_more:
                 return None
-            return [("unexpected argument", shown(path), f"{shown(path)}={value_text(called[name])}")]
+            given = called[name]
+            return [("unexpected argument", path, lambda: f"{shown(path)}={value_text(given)}")]
         wanted = as_matcher(expected[name])
         if name not in called:
             if isinstance(wanted, OneOf) and wanted.may_be_omitted:
                 return None
-            return [("missing argument", shown(path), f"{shown(path)}, expected {_words(wanted)}")]
+            return [("missing argument", path, lambda: f"{shown(path)}, expected {_words(wanted)}")]
         return list(self.value(called[name], wanted, path))
 
-    def value(self, called: Any, expected: Any, path: Path) -> Iterator[_Found]:
+    def value(self, called: Any, expected: Any, path: Path) -> Iterator[Found]:
         if self._is_ignored(path):
             return
         expected = as_matcher(expected)
@@ -112,22 +121,22 @@ class _Comparison:
         elif not self._fits(called, expected):
             yield self._miss(called, expected, path)
 
-    def _items(self, called: Sequence[Any], expected: Sequence[Any], path: Path) -> Iterator[_Found]:
+    def _items(self, called: Sequence[Any], expected: Sequence[Any], path: Path) -> Iterator[Found]:
         if len(called) != len(expected):
-            counts = f"{shown(path)} has {len(called)} items, expected {len(expected)}"
-            yield "wrong value", shown(path), f"{counts}: {value_text(list(called))}"
+            counts = f"{len(called)} items, expected {len(expected)}"
+            yield "wrong value", path, lambda: f"{shown(path)} has {counts}: {value_text(list(called))}"
         elif self._rules.unordered_lists:
             weights = [
                 [1 if not any(self.value(one, wanted, (*path, place))) else None for one in called]
                 for place, wanted in enumerate(expected)
             ]
             if len(best_assignment(weights)) < len(expected):
-                yield "wrong value", shown(path), _unlike(called, expected, path)
+                yield "wrong value", path, partial(_unlike, called, expected, path)
         else:
             for place, (one, wanted) in enumerate(zip(called, expected, strict=True)):
                 yield from self.value(one, wanted, (*path, place))
 
-    def _one_of(self, called: Any, expected: OneOf, path: Path) -> Iterator[_Found]:
+    def _one_of(self, called: Any, expected: OneOf, path: Path) -> Iterator[Found]:
         if any(not any(self.value(called, one, path)) for one in expected.values):
             return
         if len(expected.values) == 1:  # says more than that it is none of one
@@ -135,7 +144,7 @@ class _Comparison:
             return
         types = {_type_wanted(as_matcher(one)) for one in expected.values}
         kind: Kind = "wrong value" if _type(called) in types or None in types else "wrong type"
-        yield kind, shown(path), _unlike(called, expected, path)
+        yield kind, path, partial(_unlike, called, expected, path)
 
     def _fits(self, called: Any, expected: Any) -> bool:
         if isinstance(expected, Anything):
@@ -161,12 +170,12 @@ class _Comparison:
             return loose(called) == loose(expected)
         return bool(called == expected)
 
-    def _miss(self, called: Any, expected: Any, path: Path) -> _Found:
-        wanted = _type_wanted(expected)
-        if wanted is None or wanted == _type(called):
-            return "wrong value", shown(path), _unlike(called, expected, path)
-        types = f" ({_type(called)} instead of {wanted})"
-        return "wrong type", shown(path), _unlike(called, expected, path) + types
+    def _miss(self, called: Any, expected: Any, path: Path) -> Found:
+        wanted, given = _type_wanted(expected), _type(called)
+        if wanted is None or wanted == given:
+            return "wrong value", path, partial(_unlike, called, expected, path)
+        types = f" ({given} instead of {wanted})"
+        return "wrong type", path, lambda: _unlike(called, expected, path) + types
 
     def _is_ignored(self, path: Path) -> bool:
         if not self._rules.ignore:

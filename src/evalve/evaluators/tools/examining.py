@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from evalve.errors import OptionError
-from evalve.evaluators.tools.alignment import (
-    Pairs,
-    best_assignment,
-    best_in_order,
-    out_of_order,
-    total,
-)
+from evalve.evaluators.tools.alignment import Pairs, best_assignment_of, best_in_order, out_of_order
 from evalve.evaluators.tools.comparing import Compared, compare_arguments
 from evalve.evaluators.tools.definitions import ToolDefinition, defaults_of
 from evalve.evaluators.tools.matchers import with_value_lists
@@ -109,7 +103,7 @@ def examine(called: Sequence[ToolCall], expected: Sequence[ToolCall], standard: 
     misses = [
         *_unpaired(called, expected, pairs, standard),
         *(_misplaced(called, pairs) if standard.has_order else ()),
-        *(miss for one in of_pairs for miss in one.misses),
+        *(miss for one in of_pairs for miss in one.misses()),
     ]
     names = [
         [1 if (row, column) in compared else None for column in range(len(called))]
@@ -153,12 +147,11 @@ def _all_compared(
 def _compared(made: ToolCall, wanted: ToolCall, standard: Standard) -> Compared:
     rules = standard.rules.of(wanted.name if wanted.name in standard.rules.per_tool else made.name)
     if made.unparsed or not isinstance(made.arguments, Mapping):
-        reason = (
-            f"{made.name}: the arguments are not {_JSON[made.unparsed and isinstance(made.arguments, str)]}"
-        )
-        return Compared(0, 1, [Miss("bad JSON", made.name, f"{reason}: {as_text(made.arguments)[:200]}")])
+        what = "JSON" if made.unparsed and isinstance(made.arguments, str) else "a JSON object"
+        reason = f"the arguments are not {what}: {as_text(made.arguments)[:200]}"
+        return Compared(made.name, 0, 1, [("bad JSON", (), lambda: reason)])
     if wanted.arguments is None or rules.compare == "ignore":
-        return Compared(0, 0)
+        return Compared(made.name, 0, 0)
     if wanted.unparsed or not isinstance(wanted.arguments, Mapping):
         raise OptionError(
             f"the expected arguments of {wanted.name} are not an object of arguments by name:"
@@ -170,9 +163,6 @@ def _compared(made: ToolCall, wanted: ToolCall, standard: Standard) -> Compared:
     elif rules.defaults and (defaults := standard.defaults(made.name)):
         arguments, right = _without_defaults(arguments, right, defaults)
     return compare_arguments(made.name, arguments, right, rules)
-
-
-_JSON = {True: "JSON", False: "a JSON object"}
 
 
 def _without_defaults(
@@ -201,23 +191,29 @@ def _aligned(
     nearness = max(rows, columns) ** 2 + 1
     of_score = nearness * (rows + 1)
     of_pair = (rows + 1) * (_SCORE_SCALE * of_score + of_score)
-
-    def weight(row: int, column: int, *, is_near: bool) -> int | None:
-        one = compared.get((row, column))
-        if one is None:
-            return None
-        near = nearness - (row - column) ** 2 if is_near else 0
-        return of_pair + round(one.share * _SCORE_SCALE) * of_score + near
-
-    def weights(*, is_near: bool) -> list[list[int | None]]:
-        return [[weight(row, column, is_near=is_near) for column in range(columns)] for row in range(rows)]
-
-    free = best_assignment(weights(is_near=True))
+    plain = {pair: of_pair + round(one.share * _SCORE_SCALE) * of_score for pair, one in compared.items()}
+    near = {pair: weight + nearness - (pair[0] - pair[1]) ** 2 for pair, weight in plain.items()}
+    free = sorted(pair for group in _apart(compared) for pair in best_assignment_of(near, *group))
     if not has_order or not out_of_order(free):
         return free
-    plain = weights(is_near=False)
-    ordered = best_in_order(plain)
-    return ordered if total(plain, ordered) == total(plain, free) else free
+    ordered = best_in_order([[plain.get((row, column)) for column in range(columns)] for row in range(rows)])
+    return ordered if sum(map(plain.__getitem__, ordered)) == sum(map(plain.__getitem__, free)) else free
+
+
+def _apart(pairs: Iterable[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
+    """Rows and columns in groups that have nothing to do with each other: mostly, the calls of each tool."""
+    groups: list[tuple[set[int], set[int]]] = []
+    for row, column in pairs:
+        touched = [group for group in groups if row in group[0] or column in group[1]]
+        if len(touched) == 1 and row in touched[0][0] and column in touched[0][1]:
+            continue
+        merged = ({row}, {column})
+        for group in touched:
+            merged[0].update(group[0])
+            merged[1].update(group[1])
+            groups.remove(group)
+        groups.append(merged)
+    return [(sorted(group_rows), sorted(group_columns)) for group_rows, group_columns in groups]
 
 
 def _unpaired(
