@@ -201,6 +201,20 @@ def test_defaults_of_the_schema_count_as_left_out_on_either_side() -> None:
     assert kinds({"q": "a", "limit": 10}, {"q": "a"}, {"defaults": False}, tools=TOOLS) == UNEXPECTED
 
 
+def test_a_default_may_fulfil_a_matcher_and_one_that_does_not_is_missing() -> None:
+    assert kinds({"q": "a"}, {"q": "a", "limit": near(11, 2)}, tools=TOOLS) == {}
+    assert kinds({"q": "a"}, {"q": "a", "limit": 5}, tools=TOOLS) == MISSING
+    assert kinds({"q": "a", "limit": 5}, {"q": "a", "limit": 10}, tools=TOOLS) == VALUE
+
+
+def test_defaults_inside_objects() -> None:
+    inner = {"type": "object", "properties": {"a": {}, "deep": {"default": True}}}
+    tools = [{"name": "t", "input_schema": {"type": "object", "properties": {"o": inner}}}]
+    assert kinds({"o": {"a": 1, "deep": True}}, {"o": {"a": 1}}, tools=tools) == {}
+    assert kinds({"o": {"a": 1}}, {"o": {"a": 1, "deep": True}}, tools=tools) == {}
+    assert kinds({"o": {"a": 1, "deep": 1}}, {"o": {"a": 1}}, tools=tools) == UNEXPECTED
+
+
 def test_rules_of_one_tool_hold_over_those_of_all() -> None:
     called = [ToolCall("a", {"x": 1, "id": 5}), ToolCall("b", {"x": 1, "id": 5})]
     expected = [ToolCall("a", {"x": 1}), ToolCall("b", {"x": 1})]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
 import pytest
 
-from evalve.errors import OptionError
-from evalve.evaluators import ToolCall, tool_schema_valid
+from evalve.errors import DeclarationError, OptionError
+from evalve.evaluators import ToolCall, tool_schema_valid, valid_tool_schemas
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -104,6 +106,16 @@ def test_a_property_that_is_called_properties_is_no_schema_keyword() -> None:
     schema = {"type": "object", "properties": {"properties": {"type": "object"}, "enum": {"type": "string"}}}
     call = ToolCall("t", {"properties": {"any": 1}, "enum": "x"})
     assert tool_schema_valid([call], {"t": schema}).value == 1.0
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    schema = {**SCHEMA, "title": "not seen before"}
+    install = re.escape('pip install "evalve[json-schema]"')
+    with pytest.raises(DeclarationError, match=install):
+        tool_schema_valid([ToolCall("t", {})], {"t": schema})
+    with pytest.raises(DeclarationError, match=install):
+        valid_tool_schemas({"t": schema})
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,18 @@ def test_forbidden_tools_are_never_right() -> None:
         tool_call_match([A], [A], forbidden=["a"])
 
 
+def test_a_forbidden_tool_is_not_any_tool() -> None:
+    score = tool_call_match([A], ["*"], mode="superset", forbidden=["a"])
+    assert score.metadata["miss_counts"] == {"missing": 1, "forbidden": 1}
+
+
+def test_calls_of_one_tool_may_stand_for_each_other_in_the_order_of_tools() -> None:
+    scores = {score.name: score for score in tool_scores([A2, A], [A, A2])}
+    assert scores["tool_order"].value == 1.0
+    assert "misses" not in scores["tool_order"].metadata
+    assert scores["tool_call_match"].metadata["miss_counts"] == {"wrong order": 1}
+
+
 def test_an_expected_name_may_be_a_glob() -> None:
     assert tool_call_match([A], ["*"], mode="superset").value is True
     assert tool_call_match([], ["*"], mode="superset").value is False

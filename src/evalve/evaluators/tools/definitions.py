@@ -90,15 +90,3 @@ def _openai(function: Mapping[str, Any], *, strict: bool) -> ToolDefinition:
     return ToolDefinition(
         function.get("name"), function.get("parameters"), function.get("description"), "openai", strict
     )
-
-
-def defaults_of(schema: Any) -> dict[str, Any]:
-    """The arguments that have a default, with it."""
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(properties, Mapping):
-        return {}
-    return {
-        name: one["default"]
-        for name, one in properties.items()
-        if isinstance(one, Mapping) and "default" in one
-    }

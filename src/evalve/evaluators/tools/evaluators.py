@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from evalve import metrics
@@ -19,7 +20,7 @@ from evalve.evaluators.tools.misses import (
     of_kinds,
 )
 from evalve.evaluators.tools.reading import expected_calls, tool_calls
-from evalve.evaluators.tools.rules import as_rules
+from evalve.evaluators.tools.rules import ArgumentRules, as_rules
 from evalve.evaluators.tools.schemas import invalid_calls
 from evalve.records import Score, ToolCall
 
@@ -118,10 +119,13 @@ def tool_scores(
     """All of them, to return from an evaluation; `tool_schema_valid` where `tools` are given."""
     made = tool_calls(called)
     standard = _standard(mode, arguments, tools, forbidden, allow_extra)
-    found = examine(made, expected_calls(expected), standard)
+    right = expected_calls(expected)
+    found = examine(made, right, standard)
+    # the order of tools, whatever their arguments: calls of one tool may stand for each other
+    of_names = examine(made, right, replace(standard, rules=ArgumentRules("ignore")))
     return [
         _selection(made, found, "f1"),
-        _order(made, found),
+        _order(made, of_names),
         _arguments(made, found),
         *([_schema_valid(made, tools)] if tools is not None else []),
         _match(made, found),

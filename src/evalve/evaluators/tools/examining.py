@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 from evalve.errors import OptionError
 from evalve.evaluators.tools.alignment import Pairs, best_assignment_of, best_in_order, out_of_order
 from evalve.evaluators.tools.comparing import Compared, compare_arguments
-from evalve.evaluators.tools.definitions import ToolDefinition, defaults_of
+from evalve.evaluators.tools.defaults import without_defaults
+from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.evaluators.tools.matchers import with_value_lists
 from evalve.evaluators.tools.misses import Miss, call_text
 from evalve.evaluators.tools.rules import ArgumentRules
@@ -53,8 +54,11 @@ class Standard:
     def takes_fewer(self) -> bool:
         return self.mode == "subset"
 
-    def defaults(self, tool: str) -> dict[str, Any]:
-        return next((defaults_of(one.schema) for one in self.tools if one.name == tool), {})
+    def schema(self, tool: str) -> Any:
+        return next((one.schema for one in self.tools if one.name == tool), None)
+
+    def forbids(self, call: ToolCall) -> bool:
+        return any(fnmatchcase(call.name, glob) for glob in self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def _all_compared(
         (row, column): _compared(made, wanted, standard)
         for row, wanted in enumerate(expected)
         for column, made in enumerate(called)
-        if is_named(made, wanted)
+        if is_named(made, wanted) and not standard.forbids(made)
     }
 
 
@@ -160,28 +164,11 @@ def _compared(made: ToolCall, wanted: ToolCall, standard: Standard) -> Compared:
     arguments, right = dict(made.arguments), dict(wanted.arguments)
     if rules.compare == "values":
         right = with_value_lists(right)
-    elif rules.defaults and (defaults := standard.defaults(made.name)):
-        arguments, right = _without_defaults(arguments, right, defaults)
+    elif (
+        rules.defaults and not callable(rules.compare) and (schema := standard.schema(made.name)) is not None
+    ):
+        arguments, right = without_defaults(arguments, right, schema, rules)
     return compare_arguments(made.name, arguments, right, rules)
-
-
-def _without_defaults(
-    called: dict[str, Any], expected: dict[str, Any], defaults: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both sides without what one of them leaves out and the other gives as its default."""
-
-    def kept(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in one.items()
-            if name in other or name not in defaults or not _is_same(value, defaults[name])
-        }
-
-    return kept(called, expected), kept(expected, called)
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
 
 
 def _aligned(
@@ -223,9 +210,10 @@ def _unpaired(
     rows, columns = {row for row, _ in pairs}, {column for _, column in pairs}
     missing = [one for place, one in enumerate(expected) if place not in rows]
     extra = [one for place, one in enumerate(called) if place not in columns]
-    forbidden = [one for one in extra if any(fnmatchcase(one.name, glob) for glob in standard.forbidden)]
-    extra = [one for one in extra if not any(one is other for other in forbidden)]
-    misses = [Miss("forbidden", one.name, f"{call_text(one)} was called") for one in forbidden]
+    misses = [
+        Miss("forbidden", one.name, f"{call_text(one)} was called") for one in extra if standard.forbids(one)
+    ]
+    extra = [one for one in extra if not standard.forbids(one)]
     if not standard.takes_extra and not standard.takes_fewer:
         for wanted, made in zip(missing, extra, strict=False):
             reason = f"{call_text(made)} was called instead of {call_text(wanted)}"
