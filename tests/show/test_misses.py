@@ -7,6 +7,7 @@ from typing import Any
 
 from evalve.show.experiment import show_json, show_text
 from evalve.show.misses import counted_misses
+from evalve.show.result import EvaluationResult
 from evalve.show.samples import Choice
 from evalve.storage import open_store
 from recorded import failed, record
@@ -43,6 +44,16 @@ def test_a_table_has_a_line_for_each_kind_and_a_column_for_each_evaluator() -> N
         "tool_call_match": {"wrong value": 3, "missing": 1},
         "tool_selection": {"missing": 1},
     }
+    store.close()
+
+
+def test_a_notebook_shows_them_too() -> None:
+    store = open_store("memory://")
+    record(store, "calls", *SAMPLES)
+    (info,) = store.evaluations("calls")
+    text = EvaluationResult(store, info, [], {})._repr_html_()
+    assert "<th>miss</th><th>tool_call_match</th><th>tool_selection</th>" in text
+    assert "<td>wrong value</td><td>3</td><td>–</td>" in text
     store.close()
 
 

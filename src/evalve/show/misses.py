@@ -47,15 +47,19 @@ def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def misses_text(misses: Misses) -> list[str]:
-    """A line for each kind, a column for each evaluator."""
+def miss_rows(misses: Misses) -> list[list[str]]:
+    """For each kind, how often each evaluator met it."""
     together: Counter[str] = Counter()
     for counts in misses.values():
         for kind, count in counts.items():
             together[kind] = max(together[kind], count)
-    columns = [Column("miss"), *(Column(name, align="right") for name in misses)]
-    rows = [
+    return [
         [kind, *(str(counts[kind]) if kind in counts else "–" for counts in misses.values())]
         for kind, _ in _most_first(together)
     ]
-    return table(columns, rows, indent="  ")
+
+
+def misses_text(misses: Misses) -> list[str]:
+    """A line for each kind, a column for each evaluator."""
+    columns = [Column("miss"), *(Column(name, align="right") for name in misses)]
+    return table(columns, miss_rows(misses), indent="  ")
