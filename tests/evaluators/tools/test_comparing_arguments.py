@@ -124,6 +124,10 @@ def test_matchers_stand_for_values(matcher: Any, right: list[Any], wrong: Any, f
     assert kinds({}, {"x": matcher}) == MISSING
 
 
+def test_a_check_that_cannot_take_the_value_does_not_accept_it() -> None:
+    assert kinds({"x": "four"}, {"x": lambda value: value > 3}) == VALUE
+
+
 @pytest.mark.parametrize("matcher", [optional(5), {"$optional": 5}, one_of(5, 6, optional=True)])
 def test_an_optional_argument_may_be_left_out_and_not_be_wrong(matcher: Any) -> None:
     assert kinds({}, {"x": matcher}) == {}

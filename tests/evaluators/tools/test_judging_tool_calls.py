@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evalve
-from evalve import gating
 from evalve.errors import OptionError
 from evalve.evaluators import ToolCall, llm_tool_arguments, llm_tool_selection
-from evalve.simulator import Ask, Behaviour, Simulator
+from evalve.simulator import Ask
 
 MODEL = "anthropic/claude-haiku-4-5"
 SEARCH, DELETE = ToolCall("search", {"query": "cats"}), ToolCall("delete", {"id": 5})
 TOOLS = [{"name": "search", "description": "Search.", "input_schema": {"type": "object"}}]
-
-
-@pytest.fixture
-def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Starts a provider whose model answers as told, and points everything at it."""
-    monkeypatch.setattr(gating, "_HOUSES", {})
-    monkeypatch.chdir(tmp_path)
-    for name in ("STATE", "CACHE"):
-        monkeypatch.setenv(f"EVALVE_{name}_DIR", str(tmp_path / name))
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-4711")
-
-    @contextmanager
-    def started(answers: Any) -> Iterator[Simulator]:
-        with Simulator(Behaviour(answers=answers)).start_in_thread() as simulator:
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
-            yield simulator
-
-    yield started
-    for house in gating._HOUSES.values():
-        house.close()
 
 
 def part(ask: Ask, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +117,7 @@ PYDANTIC_AI = SimpleNamespace(
         [CATS],
         CATS,
         [{"name": "search", "arguments": {"query": "cats"}, "id": "c1"}],
+        [{"tool": "search", "tool_input": {"query": "cats"}, "id": "c1"}],
         Answer("", tool_calls=[CATS]),
         Message(
             id="m",
@@ -291,6 +293,18 @@ def test_expected_names_say_nothing_of_arguments() -> None:
         ToolCall("fetch"),
         ToolCall("now", {}),
     ]
+
+
+def test_an_expected_text_that_is_no_json_is_a_mistake_and_not_no_call() -> None:
+    assert expected_calls("[]") == expected_calls("") == []
+    for given in ("search(query='cats')", ["search for cats"], '[{"name": "search"'):
+        with pytest.raises(ResultError, match="neither the name of a tool nor JSON"):
+            expected_calls(given)
+
+
+def test_dates_that_yaml_has_read_are_the_texts_that_models_write() -> None:
+    given = [{"name": "log", "arguments": {"day": date(2026, 11, 16), "days": [{"on": date(2026, 1, 2)}]}}]
+    assert expected_calls(given) == [ToolCall("log", {"day": "2026-11-16", "days": [{"on": "2026-01-02"}]})]
 
 
 def test_expected_none_is_a_mistake_and_no_call_an_empty_list() -> None:

@@ -122,6 +122,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     ("tools", "said"),
     [
         ("search", "tools= needs a list of tools"),
+        ([{"nam": "t"}], "tool 1 has no name"),
         ([5], "a tool is a mapping with a name and a schema"),
         ({"t": {"type": "objekt"}}, "the schema of t is not a JSON Schema"),
     ],

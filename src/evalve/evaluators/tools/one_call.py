@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any, NoReturn
 
 from evalve.jsontext import as_plain
 from evalve.records import ToolCall
 
-_ARGUMENTS = ("arguments", "args", "input", "parameters", "input_parameters")
-_NAMES = ("name", "tool_name")
+_ARGUMENTS = ("arguments", "args", "input", "parameters", "input_parameters", "tool_input")
+_NAMES = ("name", "tool_name", "tool")
 _IDS = ("call_id", "id", "tool_id", "tool_call_id")
 _OF_RESULTS = ("tool", "tool_result", "function_call_output", "ai", "human", "system", "init", "result")
 _PLAIN = str | int | float | bool | None
@@ -48,7 +49,8 @@ def from_parts(
         except (ValueError, RecursionError):
             return ToolCall(str(name), arguments, identity, unparsed=True)
     if isinstance(arguments, Mapping):
-        plain = {str(key): value if are_expected else _plain(value) for key, value in arguments.items()}
+        convert = _undated if are_expected else _plain
+        plain = {str(key): convert(value) for key, value in arguments.items()}
         return ToolCall(str(name), plain, identity)
     dump = getattr(arguments, "model_dump", None)
     if callable(dump):
@@ -69,6 +71,15 @@ def _plain(value: Any) -> Any:
     if is_list(value):
         return [_plain(item) for item in value]
     return as_plain(value)
+
+
+def _undated(value: Any) -> Any:
+    """An expected value as it is; dates, which YAML reads by itself, as the text that a model writes."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _undated(item) for key, item in value.items()}
+    return [_undated(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def plain_call(given: Any, are_expected: bool) -> Iterator[ToolCall]:

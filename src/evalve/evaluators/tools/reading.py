@@ -174,6 +174,11 @@ def _is_without_calls(given: Any) -> bool:
 def _in_text(text: str, are_expected: bool) -> Iterator[ToolCall]:
     """JSON by itself, in fences or tags, or line by line; a text without JSON calls nothing."""
     stripped = text.strip()
+    if are_expected and stripped and not _is_json(stripped):
+        raise ResultError(
+            f"what is expected is neither the name of a tool nor JSON: {stripped[:200]!r}; write"
+            ' [{"name": "search", "arguments": {…}}], or [] where no tool is to be called'
+        )
     for pattern in (_TAGGED, _FENCE):
         if parts := pattern.findall(stripped):
             for part in parts:
@@ -183,6 +188,13 @@ def _in_text(text: str, are_expected: bool) -> Iterator[ToolCall]:
         yield from _in_lines(stripped, are_expected)
         return
     yield from _in_json(stripped, are_expected)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _in_json(text: str, are_expected: bool) -> Iterator[ToolCall]:

@@ -29,6 +29,11 @@ def invalid_calls(
     calls: Sequence[ToolCall], tools: Sequence[ToolDefinition]
 ) -> list[tuple[ToolCall, list[Miss]]]:
     """The calls that do not fit, each with what is wrong."""
+    for place, tool in enumerate(tools, 1):
+        if not isinstance(tool.name, str) or not tool.name:
+            raise OptionError(
+                f"tools=: tool {place} has no name; valid_tool_schemas(tools) tells what is wrong"
+            )
     by_name = {tool.name: tool for tool in tools}
     found = [(call, list(_misses(call, by_name))) for call in calls]
     return [(call, misses) for call, misses in found if misses]
