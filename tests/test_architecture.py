@@ -39,7 +39,16 @@ KERNEL = {
     "tracing",
     "variables",
 }
-WIRING = {"agent_wiring", "checking", "experiments", "gateways", "gating", "wiring", "worker_process"}
+WIRING = {
+    "agent_wiring",
+    "cases",
+    "checking",
+    "experiments",
+    "gateways",
+    "gating",
+    "wiring",
+    "worker_process",
+}
 ROOMS = {
     "agents",
     "declare",

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evalve.agent_wiring import agent as agent
+    from evalve.cases import ArgumentCorrectnessMetric as ArgumentCorrectnessMetric
+    from evalve.cases import AsyncConfig as AsyncConfig
+    from evalve.cases import CacheConfig as CacheConfig
+    from evalve.cases import TestCase as TestCase
+    from evalve.cases import ToolCorrectnessMetric as ToolCorrectnessMetric
+    from evalve.cases import evaluate as evaluate
     from evalve.contracts import parked as parked
     from evalve.declare.foreach import ForEach as ForEach
     from evalve.declare.foreach import foreach as foreach
@@ -73,8 +79,17 @@ _ERRORS = (
     "StreamBroken",
     "WorkerDied",
 )
+_CASES = (
+    "ArgumentCorrectnessMetric",
+    "AsyncConfig",
+    "CacheConfig",
+    "TestCase",
+    "ToolCorrectnessMetric",
+    "evaluate",
+)
 _HOMES = {
     **dict.fromkeys(_ERRORS, "evalve.errors"),
+    **dict.fromkeys(_CASES, "evalve.cases"),
     "ForEach": "evalve.declare.foreach",
     "Pool": "evalve.sandboxes.pool",
     "Result": "evalve.records",
@@ -100,6 +115,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AgentError",
     "AnswerError",
+    "ArgumentCorrectnessMetric",
+    "AsyncConfig",
+    "CacheConfig",
     "CrossingError",
     "DatasetError",
     "DeclarationError",
@@ -124,10 +142,13 @@ __all__ = [
     "StorageError",
     "StrategyError",
     "StreamBroken",
+    "TestCase",
+    "ToolCorrectnessMetric",
     "WorkerDied",
     "Workspace",
     "agent",
     "async_http_client",
+    "evaluate",
     "evaluator",
     "foreach",
     "gateway",

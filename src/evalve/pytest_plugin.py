@@ -195,6 +195,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("python_files", "eval_*.py")
     for name in _MARKERS:
         config.addinivalue_line("markers", f"{name}: an evaluation; added by evalve to select by `-m {name}`")
+    config.addinivalue_line("markers", "basic: yours to set: scored by rules, no model judges")
+    config.addinivalue_line("markers", "llm: yours to set: a model judges, which costs calls")
     said_on_command_line(config)
 
 

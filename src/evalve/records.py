@@ -35,6 +35,10 @@ UNSCORED = "unscored"
 """Under this key the metadata of a score without a value says why."""
 
 
+MISS_COUNTS = "miss_counts"
+"""Under this key the metadata of a score says how many things of each kind are wrong."""
+
+
 class Score:
     """A named value from an evaluator; `metadata` is the caller's to fill."""
 
@@ -114,6 +118,18 @@ class AnswerOnly(Result):
     """A result that is meant to have no score: its response is scored later, or by people."""
 
     __slots__ = ()
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A tool that a model called, or should call."""
+
+    name: str
+    arguments: Any = None
+    """By name; the model's own text where that is not JSON. Expected ones, if `None`, are not compared."""
+    id: str = ""
+    unparsed: bool = False
+    """The arguments are not JSON."""
 
 
 @dataclass(slots=True)

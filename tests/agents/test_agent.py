@@ -16,10 +16,11 @@ from agent_services import Bench
 from evalve.agents.spec import AgentTask
 from evalve.contracts import SAMPLE, Admitted, CallLog, GatewayLease, SampleContext, Tally
 from evalve.errors import AgentError, OptionError
+from evalve.evaluators import tool_call_match
 from evalve.host.admission import MemoryAdmission, Wait
 from evalve.host.machine import Machine
 from evalve.host.reading import HostReading
-from evalve.records import Artefact
+from evalve.records import Artefact, ToolCall
 from evalve.traces import Trace
 
 SECRET = "sk-judge-1234567890abcdef"
@@ -190,6 +191,22 @@ async def test_a_run_leaves_its_figures_events_and_files_in_the_sample(bench: Be
     assert kept.files["stderr.txt"] == "***\n"
     assert context.calls == CallLog(requests=2, input_tokens=9, output_tokens=1, unpriced=1)
     assert tally.agents == {}
+
+
+async def test_a_run_has_the_tool_calls_that_its_output_tells_of(bench: Bench) -> None:
+    context = SampleContext("e", "v", "7", 0, 1)
+    SAMPLE.set(context)
+    lines = [
+        {"kind": "tool_call", "name": "search", "arguments": {"query": "cats"}, "result": "none"},
+        {"kind": "step", "name": "thinking"},
+        {"kind": "tool_call", "name": "now", "arguments": {}},
+        {"answer": "4"},
+    ]
+    agent = bench.shell("; ".join(f"echo '{json.dumps(line)}'" for line in lines), answer="jsonl")
+    run = await agent("x", bench.workspace)
+    assert run.tool_calls == (ToolCall("search", {"query": "cats"}), ToolCall("now", {}))
+    assert tool_call_match(run, [ToolCall("search", {"query": "cats"}), "now"]).value is True
+    assert "tool_calls" not in context.lent["agents"][0]
 
 
 def _has_started(tally: Tally) -> bool:

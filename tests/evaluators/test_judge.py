@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evalve
-from evalve import gating
 from evalve.errors import MissingKey, ModelError, OptionError
 from evalve.evaluators import Rubric, llm_compare, llm_judge
 from evalve.records import Record
-from evalve.simulator import Ask, Behaviour, Simulator
+from evalve.simulator import Ask
 from evalve.storage import open_store
 
 MODEL = "anthropic/claude-haiku-4-5"
 Says = Callable[[Ask], str]
-
-
-@pytest.fixture
-def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Starts a provider whose model answers as told, and points everything at it."""
-    monkeypatch.setattr(gating, "_HOUSES", {})
-    monkeypatch.chdir(tmp_path)
-    for name in ("STATE", "CACHE"):
-        monkeypatch.setenv(f"EVALVE_{name}_DIR", str(tmp_path / name))
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-4711")
-
-    @contextmanager
-    def started(answers: Any) -> Iterator[Simulator]:
-        with Simulator(Behaviour(answers=answers)).start_in_thread() as simulator:
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
-            yield simulator
-
-    yield started
-    for house in gating._HOUSES.values():
-        house.close()
 
 
 def verdict(said: Any, reason: str = "because") -> str:

@@ -345,7 +345,8 @@ def test_a_schema_without_the_package_says_what_to_install(monkeypatch: pytest.M
 
 def test_doteval_has_the_same_evaluators() -> None:
     of_a_model = {"Rubric", "llm_compare", "llm_judge"}  # which packages for doteval register themselves
-    assert set(doteval.evaluators.__all__) == set(evaluators.__all__) - of_a_model
+    of_tools = {name for name in evaluators.__all__ if "tool" in name.lower()} | {"ArgumentRules"}
+    assert set(doteval.evaluators.__all__) == set(evaluators.__all__) - of_a_model - of_tools
     assert doteval.evaluators.exact_match is exact_match
 
 

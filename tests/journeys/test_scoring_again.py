@@ -10,6 +10,8 @@ from project import Project
 
 from evalve.simulator import Behaviour, Simulator
 from evalve.simulator.asks import Ask
+from evalve.simulator.scripts import Answer as Said
+from evalve.simulator.scripts import ToolCall as Called
 
 CONFIGURATION = """
     models:
@@ -33,6 +35,20 @@ AGENT = """
     with Path(__file__).with_name("runs.log").open("a") as log:
         log.write("ran\\n")
     print("42")
+"""
+TOOLS = """
+    models:
+      tiny: {{model: tiny, base_url: "{url}/v1"}}
+    datasets:
+      rows: {{path: rows.jsonl}}
+    experiments:
+      weather:
+        datasets: rows
+        models: tiny
+        prompt: "{{question}}"
+        tools: [{{name: weather, description: The weather., parameters: {{type: object}}}}]
+        expected: calls
+        evaluators: [tool_call_match]
 """
 VERDICT = '{"reason": "as it should be", "verdict": "yes"}'
 
@@ -158,3 +174,34 @@ def test_answers_are_collected_first_and_scored_later(
     assert scored.code == 0
     assert scores(project) == [{"exact_match": True}] * 3
     assert runs(project) == 3
+
+
+def test_tool_calls_are_collected_first_and_scored_later(project: Project) -> None:
+    script = [
+        ("Bern", Said(tool_calls=(Called("weather", {"city": "Bern"}),))),
+        ("Thank", Said("You are welcome.")),
+    ]
+    answers = {"answers": lambda ask: next(said for word, said in script if word in ask.prompt)}
+    rows = [
+        {
+            "id": "bern",
+            "question": "Weather in Bern?",
+            "calls": [{"name": "weather", "arguments": {"city": "Bern"}}],
+        },
+        {"id": "thanks", "question": "Thank you!", "calls": []},
+    ]
+    project.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    with Simulator(Behaviour(**answers)).start_in_thread() as provider:
+        project.write("evalve.yaml", TOOLS.format(url=provider.url))
+        environ = {
+            "EVALVE_STATE_DIR": str(project.folder / "state"),
+            "EVALVE_CACHE_DIR": str(project.folder / "cache"),
+        }
+        project.evalve("run", "weather", "--evaluators", "none", "--no-cache", **environ)
+        before = [record["response"] for record in project.records("weather")]
+        scored = project.evalve("run", "weather", "--accept-changes", "--no-cache", **environ)
+
+    assert scored.code == 0, scored.out + scored.err
+    assert scores(project, "weather") == [{"tool_call_match": True}] * 2
+    assert [record["response"] for record in project.records("weather")] == before
+    assert provider.stats.completed == 2

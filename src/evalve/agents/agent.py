@@ -20,9 +20,14 @@ from evalve.agents.transcript import Transcript, end_of, mask
 from evalve.agents.verdict import fault_of
 from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
+from evalve.records import ToolCall
 from evalve.secrecy import without_secrets
 
 _OF_MACHINE = (errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC)
+
+
+_MOST_TOOL_CALLS = 10_000
+"""Of a run's own; the trace has its bounds, and the output is kept besides."""
 
 
 class Agent:
@@ -107,8 +112,12 @@ class Agent:
     ) -> tuple[AgentRun, Fault | None]:
         """Held by the supervisor until it ends; then what it came to, and what is wrong with it."""
 
+        calls: list[ToolCall] = []
+
         def note(event: Event) -> None:
             seen.doing = event.kind
+            if event.kind == "tool_call" and len(calls) < _MOST_TOOL_CALLS:
+                calls.append(ToolCall(str(event.data.get("name")), event.data.get("arguments")))
             if context.trace is not None:
                 context.trace.add(event.kind, **event.data)
 
@@ -123,7 +132,7 @@ class Agent:
         transcript.end()
         reading, stderr = reader.reading(), without_secrets(end_of(prepared.stderr), prepared.secrets)
         waited_s = max(0.0, (seen.started_s or time.monotonic()) - asked_s)
-        run = self._run(prepared, reading, ending, stderr, waited_s)
+        run = replace(self._run(prepared, reading, ending, stderr, waited_s), tool_calls=tuple(calls))
         order = prepared.order
         limits_s = {"startup": order.startup_s, "silence": order.silence_s, "total": order.total_s}
         fault = fault_of(self.spec, reading, ending, stderr, limits_s=limits_s)

@@ -56,9 +56,9 @@ def refuse_if_overspent(context: SampleContext) -> None:
 
 
 def run_in_plain(run: AgentRun) -> dict[str, Any]:
-    """Its figures, without its answer: that is what the evaluation makes of it."""
+    """Its figures, without its answer, which the evaluation scores, and its calls, which the trace has."""
     plain = {name: value for name, value in asdict(run).items() if value is not None}
-    for name in ("answer", "stderr"):
+    for name in ("answer", "stderr", "tool_calls"):
         plain.pop(name, None)
     for name in ("cpu_s", "waited_s", "ran_s"):
         plain[name] = round(plain[name], 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from evalve.contracts import GatewayLease
-from evalve.records import FailureClass
+from evalve.records import FailureClass, ToolCall
 
 Argument = str | tuple[str, ...]
 """A text with `{placeholders}`, or several that are left out together where one has no value."""
@@ -169,6 +169,8 @@ class AgentRun:
     survivors: int = 0
     stderr: str = ""
     """The end of it."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What its output says that it called, in that order."""
 
     def __str__(self) -> str:
         return self.answer

@@ -52,6 +52,11 @@ def about_two(rubric: Rubric, first: Any, second: Any, *, question: Any, expecte
     return _asked(rubric, parts, FIRST_OR_SECOND, {})
 
 
+def about_parts(rubric: Rubric, parts: Mapping[str, Any]) -> JudgeQuestion:
+    """Whether what stands in these parts, each under its name, fulfils the rubric."""
+    return _asked(rubric, parts, rubric.choices, rubric.criteria)
+
+
 def _asked(
     rubric: Rubric,
     parts: Mapping[str, Any],

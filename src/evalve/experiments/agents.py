@@ -65,14 +65,13 @@ def asking_agent(agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Se
     """Its time is the sample's: the deadline stands still while files are copied and while calls wait."""
     workspace, *gateway = lent
 
-    async def ask(prompt: str, row: Mapping[str, Any], loans: Mapping[str, Any]) -> str:
+    async def ask(prompt: str, row: Mapping[str, Any], loans: Mapping[str, Any]) -> Any:
         directory: Path = loans[workspace].path
         if files:
             filling, sample = fill_workspace(directory, files, row, folder), SAMPLE.get()
             await (filling if sample is None else sample.held(filling, "files"))
         lease = loans[gateway[0]] if gateway else None
-        run = await agent.run(AgentTask(prompt, directory, gateway=lease))
-        return str(run.answer)
+        return await agent.run(AgentTask(prompt, directory, gateway=lease))
 
     return ask
 

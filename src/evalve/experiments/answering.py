@@ -12,11 +12,12 @@ from evalve.contracts import SAMPLE
 from evalve.errors import DatasetError, DeclarationError, InfrastructureError
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.templates import columns_of, filled
+from evalve.experiments.tools import OfferedTools
 from evalve.records import AnswerOnly, Result
 from evalve.sandboxes.seeds import Seed
 
-Ask = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Awaitable[str]]
-"""From a prompt, the row and what was lent to the answer."""
+Ask = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]
+"""From a prompt, the row and what was lent to the answer: as a string its text, beside it its tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Task:
     expected: str | None
     scorers: Sequence[Scorer]
     ask: Ask
+    tools: OfferedTools | None = None
     lent: tuple[str, ...] = ()
     """Which arguments are lent, not columns."""
 
@@ -35,20 +37,45 @@ class Task:
         prompt = filled(self.prompt, row)
         answer = await self._answer(prompt, row, values)
         expected = None if self.expected is None else expected_of(self.expected, row)
-        context = {"question": prompt, "prompt": prompt, "row": row}
+        tools = None if self.tools is None else self.tools.of_row(row)
+        context = {"question": prompt, "prompt": prompt, "row": row, "tools": tools}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
         made = Result if self.scorers else AnswerOnly
-        return made(*scores, prompt=prompt, response=answer)
+        # a record keeps what a model called; an agent's calls are in its trace
+        has_calls = tools is not None and bool(getattr(answer, "tool_calls", None))
+        return made(*scores, prompt=prompt, response=answer if has_calls else str(answer))
 
-    async def _answer(self, prompt: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    async def _answer(self, prompt: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         """What was answered before where only scores are missing: nobody is asked, or paid, twice."""
         sample = SAMPLE.get()
         if sample is not None and sample.answer is not None:
-            return str(sample.answer)
+            return sample.answer if self.tools is None else RecordedAnswer.of(sample.answer)
         answer = await self.ask(prompt, row, {name: values[name] for name in self.lent})
-        if sample is not None:
-            sample.answer = answer
+        if sample is not None and (self.tools is not None or not self._scores_calls):
+            sample.answer = answer if self.tools is not None else str(answer)
         return answer
+
+    @property
+    def _scores_calls(self) -> bool:
+        return any(scorer.takes_calls for scorer in self.scorers)
+
+
+class RecordedAnswer(dict[str, Any]):
+    """A model's answer with its tool calls, as the record of an earlier run has it."""
+
+    @classmethod
+    def of(cls, answer: Any) -> Any:
+        """The answer itself where it is this run's own; its text stands for one that called nothing."""
+        if isinstance(answer, str):
+            return cls(text=answer, tool_calls=[])
+        return cls(answer) if isinstance(answer, dict) else answer
+
+    @property
+    def tool_calls(self) -> Any:
+        return self.get("tool_calls")
+
+    def __str__(self) -> str:
+        return str(self.get("text") or "")
 
 
 def expected_of(template: str, row: Mapping[str, Any]) -> Any:
@@ -60,12 +87,14 @@ def expected_of(template: str, row: Mapping[str, Any]) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def asking_model(model: Any, arguments: Mapping[str, Any], system: str | None) -> Ask:
+def asking_model(
+    model: Any, arguments: Mapping[str, Any], system: str | None, tools: OfferedTools | None = None
+) -> Ask:
     said = dict(arguments) if system is None else {**arguments, "system": system}
 
-    async def ask(prompt: str, row: Mapping[str, Any], lent: Mapping[str, Any]) -> str:
-        answer = await model.generate(prompt, **said)
-        return str(answer.text)
+    async def ask(prompt: str, row: Mapping[str, Any], lent: Mapping[str, Any]) -> Any:
+        offered = {} if tools is None else {"tools": tools.of_row(row)}
+        return await model.generate(prompt, **said, **offered)
 
     return ask
 

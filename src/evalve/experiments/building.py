@@ -20,6 +20,7 @@ from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.scripts import check_scripts, sources_of
+from evalve.jsontext import to_json
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
 
@@ -79,7 +80,7 @@ def _evaluation(
     experiment: str,
 ) -> Runnable:
     columns = declared.columns(source)
-    task = Task(declared.prompt, declared.expected, scorers, who.ask, lent=tuple(who.lenders))
+    task = Task(declared.prompt, declared.expected, scorers, who.ask, declared.tools, lent=tuple(who.lenders))
     own = replace(options, model=who.models, experiment=experiment)
     if own.max_concurrency is None and who.recommended_concurrency is not None:
         own = replace(own, max_concurrency=who.recommended_concurrency)
@@ -90,6 +91,7 @@ def _evaluation(
         "captured model": asked.recorded(),
         **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
         **sources_of(asked, declared.folder, declared.entry),
+        **({"tools": to_json(declared.tools.tools)} if declared.tools is not None else {}),
     }
     return Runnable(
         spec=EvaluationSpec(
@@ -109,7 +111,8 @@ def _evaluation(
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
-        scores_answers=bool(scorers),
+        # what an agent called is in its trace, not in its answer
+        scores_answers=bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers)),
     )
 
 
@@ -148,7 +151,7 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
 def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
     if not asked.is_agent:
         model, arguments = open_model(asked, environ)
-        return Who(asking_model(model, arguments, declared.entry.get("system")), {})
+        return Who(asking_model(model, arguments, declared.entry.get("system"), declared.tools), {})
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)

@@ -18,6 +18,7 @@ from evalve.experiments.resolving import Entry, entry_of, over
 from evalve.experiments.rows import Source, source_of
 from evalve.experiments.scoring import Scorer, check_gates, scorers_of
 from evalve.experiments.templates import TemplateProblem, columns_of, filled
+from evalve.experiments.tools import OfferedTools, tools_of
 from evalve.options import from_mapping, suggestion
 
 _THROUGHPUT = frozenset(key.name for key in EXPERIMENT.keys if key.throughput) | {"datasets", "models"}
@@ -38,6 +39,7 @@ class Declared:
     expected: str | None
     """A template, or `None`."""
     scorers: Sequence[Scorer]
+    tools: OfferedTools | None = None
 
     @property
     def name(self) -> str:
@@ -48,8 +50,10 @@ class Declared:
         if any("row" in inspect.signature(scorer.function).parameters for scorer in self.scorers):
             return tuple(source.first() or ())
         templates = [self.prompt, *([self.expected] if self.expected else []), *_file_templates(self.files)]
-        by_scorers = [column for scorer in self.scorers for column in scorer.columns().values()]
-        return tuple(dict.fromkeys([*(c for one in templates for c in columns_of(one)), *by_scorers]))
+        others = [column for scorer in self.scorers for column in scorer.columns().values()]
+        if self.tools is not None and self.tools.column is not None:
+            others.append(self.tools.column)
+        return tuple(dict.fromkeys([*(c for one in templates for c in columns_of(one)), *others]))
 
     def recorded(self) -> str:
         """What of it belongs to an evaluation; how fast it runs, and how much of it, may change."""
@@ -101,6 +105,7 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         files=entry.get("files", {}),
         expected=expected,
         scorers=scorers_of(entry, judge=judged or None),
+        tools=tools_of(entry),
     )
     _check_columns(declared)
     _check_paths(declared)
@@ -146,10 +151,11 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
                 f"{entry.where('files')}: {whose}: files are for agents, which have a workspace, and "
                 f"{one.name!r} is asked directly: put the column into `prompt:`"
             )
-        if one.is_agent and "system" in entry.values:
-            raise OptionError(
-                f"{entry.where('system')}: {whose}: `system:` is for models, {one.name!r} is an agent"
-            )
+        for key in ("system", "tools"):
+            if one.is_agent and key in entry.values:
+                raise OptionError(
+                    f"{entry.where(key)}: {whose}: `{key}:` is for models, {one.name!r} is an agent"
+                )
 
 
 def _texts(entry: Entry) -> tuple[str, str | None]:
@@ -217,6 +223,7 @@ def _check_columns(declared: Declared) -> None:
             ("prompt", [declared.prompt]),
             ("files", _file_templates(declared.files)),
             ("expected", [declared.expected] if declared.expected else []),
+            ("tools", [f"{{{declared.tools.column}}}"] if declared.tools and declared.tools.column else []),
             (
                 "evaluators",
                 [f"{{{one}}}" for scorer in declared.scorers for one in scorer.columns().values()],

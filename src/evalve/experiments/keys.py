@@ -107,6 +107,11 @@ TEXTS_BY_NAME = Kind(
     {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
     lambda value: isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values()),
 )
+TOOLS = Kind(
+    "a list of definitions of tools, the path of a JSON or YAML file, or a {column}",
+    {"anyOf": [TEXT.schema, {"type": "array", "items": {"type": "object"}, "minItems": 1}]},
+    lambda value: _is_text(value) or (isinstance(value, list) and all(isinstance(t, dict) for t in value)),
+)
 ANYTHING = Kind("a value", {}, lambda value: True)
 
 
@@ -143,10 +148,11 @@ EXPERIMENT = Table(
         Key("evaluation_mode", choice("agent", "model"), "ask agents, or models directly"),
         Key("prompt", TEXT, "what is asked; {column} stands for the row's value"),
         Key("system", TEXT, "the system prompt, for models"),
+        Key("tools", TOOLS, "what models may call: definitions, a file of them, or a {column}"),
         Key("files", FILES, "what an agent finds in its workspace: a text, or {path: …} of a file to copy"),
         Key("expected", TEXT, "the column with the right answer"),
         Key("evaluators", EVALUATORS, "what scores an answer", aliases=("metrics",)),
-        Key("judge_model", TEXT, "the model that judges answers (llm_judge)"),
+        Key("judge_model", TEXT, "the model that judges answers (llm_judge) or calls (llm_tool_selection …)"),
         Key("retries", whole(1), "how often a sample is tried in all where the network fails"),
         Key("keep", choice("failed", "always", "never"), "which workspaces stay", throughput=True),
         Key("extends", NAMES, "experiments whose keys hold where this one says nothing"),

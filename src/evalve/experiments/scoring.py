@@ -13,6 +13,8 @@ from typing import Any
 from evalve import evaluators
 from evalve.errors import DeclarationError, OptionError
 from evalve.evaluators.judge import checked_rubric
+from evalve.evaluators.tools.examining import Standard
+from evalve.evaluators.tools.rules import as_rules
 from evalve.experiments.resolving import Entry
 from evalve.metrics import lookup, resolve
 from evalve.options import Threshold, suggestion
@@ -20,8 +22,11 @@ from evalve.options import Threshold, suggestion
 JUDGE = "llm_judge"
 NONE = "none"
 """In place of evaluators: answers are collected, and nothing scores them."""
-_NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare"})
-_CONTEXT = ("question", "prompt", "row")
+JUDGES = (JUDGE, "llm_tool_selection", "llm_tool_arguments")
+_NOT_FOR_ANSWERS = frozenset({"evaluator", "llm_compare", "valid_tool_schemas"})
+_CONTEXT = ("question", "prompt", "row", "tools")
+_CALLED = "called"
+"""The first argument of an evaluator that wants the answer with its tool calls, not its text."""
 _FOR_OTHERS = ("args", "kwargs", "options")
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 
@@ -38,14 +43,24 @@ class Scorer:
     is_own: bool = False
     """Whether it is a person's own function: its scores may have any names."""
 
-    async def score(self, answer: str, expected: Any, context: Mapping[str, Any]) -> Any:
+    async def score(self, answer: Any, expected: Any, context: Mapping[str, Any]) -> Any:
         known = inspect.signature(self.function).parameters
         offered = {key: context[key] for key in _CONTEXT if key in known and context.get(key) is not None}
-        given = (answer, expected) if self.takes_expected and expected is not None else (answer,)
+        takes_calls = self.takes_calls
+        # a model that was offered no tools may write its calls as JSON text
+        has_calls = takes_calls and (context.get("tools") is not None or getattr(answer, "tool_calls", None))
+        first = answer if has_calls else str(answer)
+        has_expected = self.takes_expected and (expected is not None or (takes_calls and self.needs_expected))
+        given = (first, expected) if has_expected else (first,)
         row = context["row"]
         columns = {name: row[column] for name, column in self.columns().items()}
         score = self.function(*given, **{**offered, **self.arguments, **columns})
         return await score if inspect.isawaitable(score) else score
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether it scores what was called, beside or instead of what was said."""
+        return next(iter(inspect.signature(self.function).parameters), "") == _CALLED
 
     def columns(self) -> dict[str, str]:
         """Arguments that are a column of the row: `{llm_judge: {label: "{human}"}}`."""
@@ -67,22 +82,29 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
         asked = []
     found = [_scorer(entry, one, folder) for one in (asked if isinstance(asked, list) else [asked])]
     if judge is not None:
-        if all(scorer.name != JUDGE for scorer in found):
+        if all(scorer.name not in JUDGES for scorer in found):
             found.append(_named(entry, JUDGE, {}, folder))
-        found = [_judged_by(scorer, judge) if scorer.name == JUDGE else scorer for scorer in found]
+        found = [_judged_by(scorer, judge) if scorer.name in JUDGES else scorer for scorer in found]
     if not found and "evaluators" not in entry.values:
         raise OptionError(
             f"{entry.place}: experiments.{entry.name} says nothing about how answers are scored: add "
             "`evaluators: [exact_match]`, or `judge_model: NAME`; `evaluators: none` only collects answers"
         )
     for scorer in found:
-        if scorer.name == JUDGE and "model" not in scorer.arguments:
+        if scorer.name in JUDGES and "model" not in scorer.arguments:
             raise OptionError(
-                f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE} needs a model; add "
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} needs a model; add "
                 "`judge_model: NAME`"
+            )
+        if scorer.name == "tool_schema_valid" and "tools" not in {*entry.values, *scorer.arguments}:
+            raise OptionError(
+                f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} needs the schemas: "
+                "add `tools:` with the definitions that the model is offered"
             )
         if scorer.name == JUDGE:
             _check_judge(entry, scorer)
+        if scorer.name.startswith("tool_"):
+            _check_of_tools(entry, scorer)
         if scorer.needs_expected and "expected" not in entry.values:
             raise OptionError(
                 f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name} compares the answer "
@@ -124,6 +146,16 @@ def _check_judge(entry: Entry, scorer: Scorer) -> None:
     except OptionError as error:
         raise OptionError(
             f"{entry.where('evaluators')}: experiments.{entry.name}: {JUDGE}: {error}"
+        ) from None
+
+
+def _check_of_tools(entry: Entry, scorer: Scorer) -> None:
+    told = {key: value for key, value in scorer.arguments.items() if key not in scorer.columns()}
+    try:
+        Standard(mode=told.get("mode", "exact"), rules=as_rules(told.get("arguments", "exact")))
+    except OptionError as error:
+        raise OptionError(
+            f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name}: {error}"
         ) from None
 
 

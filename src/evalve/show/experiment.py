@@ -13,6 +13,7 @@ from evalve.records import Record, classes_in_words
 from evalve.show import figures
 from evalve.show.exporting import export_row
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
+from evalve.show.misses import misses_text
 from evalve.show.overview import (
     Overview,
     agents_run,
@@ -112,6 +113,9 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.metrics:
         yield ""
         yield from metrics_text(one.metrics)
+    if one.misses:
+        yield ""
+        yield from misses_text(one.misses)
     if one.info.failed:
         yield from failures_text(one)
 
@@ -217,6 +221,7 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "metrics": [_metric(metric, one) for metric in one.metrics],
         "failure_kinds": dict(one.failure_kinds),
         "skip_reasons": dict(one.skip_reasons),
+        "misses": {name: dict(counts) for name, counts in one.misses.items()},
         "runs": [_run(run) for run in one.runs],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInf
 from evalve.records import Record
 from evalve.show import figures
 from evalve.show.finding import Labelled
+from evalve.show.misses import MissCounting, Misses
 from evalve.summary import summarise
 from evalve.tallies import MetricValue
 
@@ -30,6 +31,7 @@ class Overview:
     failure_kinds: Mapping[str, int]
     skip_reasons: Mapping[str, int]
     runs: Sequence[RunInfo]
+    misses: Misses = field(default_factory=dict)
 
     @property
     def speed_up(self) -> float | None:
@@ -38,14 +40,16 @@ class Overview:
 
 def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overview:
     runs = store.runs(one.info.id)
+    counting = MissCounting(partial(store.observations, one.info.id))
     return Overview(
         label=one.label,
         info=one.info,
         status=status_of(one.info, runs, experiment.running),
-        metrics=summarise(partial(store.observations, one.info.id), stored=one.info.metrics),
+        metrics=summarise(counting.observations, stored=one.info.metrics),
         failure_kinds=failure_kinds(store, one.info),
         skip_reasons=skip_reasons(store, one.info),
         runs=runs,
+        misses=counting.misses(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from evalve.show.experiment import overview_text
 from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
 from evalve.show.figures import text_of
 from evalve.show.html import overview_html
+from evalve.show.misses import counted_misses
 from evalve.show.overview import Overview, failure_kinds, skip_reasons, status_of
 from evalve.show.samples import Choice, samples_text
 from evalve.show.tables import visible
@@ -83,6 +85,11 @@ class EvaluationResult:
         """`summary["exact_match"]["accuracy"]`."""
         return as_table(self.metrics)
 
+    @property
+    def misses(self) -> dict[str, dict[str, int]]:
+        """How often which kind of thing was wrong: `misses["tool_call_match"]["missing"]`."""
+        return counted_misses(partial(self._store.observations, self._info.id))
+
     def __iter__(self) -> Iterator[Record]:
         return self._store.records(self._info)
 
@@ -130,6 +137,7 @@ class EvaluationResult:
             failure_kinds=failure_kinds(self._store, self._info),
             skip_reasons=skip_reasons(self._store, self._info),
             runs=(),
+            misses=self.misses,
         )
 
     def to_pandas(self) -> Any:

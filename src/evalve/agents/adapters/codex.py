@@ -55,10 +55,15 @@ class CodexReader:
                         "exit_code": item.get("exit_code"),
                     },
                 )
-            case "mcp_tool_call" | "file_change" | "web_search" as kind:
+            case "mcp_tool_call":
+                self._turns += 1
+                called = {"name": item.get("tool") or "mcp_tool_call", "arguments": item.get("arguments")}
+                rest = {key: item[key] for key in ("server", "result", "error") if item.get(key) is not None}
+                yield Event("tool_call", {**called, **rest})
+            case "file_change" | "web_search" as kind:
                 self._turns += 1
                 rest = {key: value for key, value in item.items() if key not in ("id", "type", "item_type")}
-                yield Event("tool_call", {"name": item.get("tool") or kind, "arguments": rest})
+                yield Event("tool_call", {"name": kind, "arguments": rest})
 
     def reading(self) -> Reading:
         fault = None

@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalve.gate.messages import Usage
-
-
-@dataclass(slots=True)
-class ToolCall:
-    """A tool that the model wants called."""
-
-    name: str
-    arguments: Any
-    """Parsed; the model's own text where that is not JSON."""
-    id: str = ""
-    unparsed: bool = False
-    """The arguments are not JSON."""
+from evalve.records import ToolCall as ToolCall
 
 
 @dataclass(slots=True)

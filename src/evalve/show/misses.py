@@ -1,0 +1,65 @@
+"""How often samples missed in which way: what evaluators noted by kind, counted over all samples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from evalve.contracts import Observation
+from evalve.records import MISS_COUNTS
+from evalve.show.tables import Column, table
+
+Misses = Mapping[str, Mapping[str, int]]
+"""Counts by kind, by evaluator; the most frequent kind first."""
+
+
+class MissCounting:
+    """Counts while others read the same observations; a second reading begins anew."""
+
+    def __init__(self, read: Callable[[], Iterable[Observation]]) -> None:
+        self._read = read
+        self._counts: dict[str, Counter[str]] = {}
+
+    def observations(self) -> Iterator[Observation]:
+        self._counts = {}
+        for observation in self._read():
+            for score in observation[2]:
+                if score.name not in self._counts:  # also without misses: evaluators keep their order
+                    self._counts[score.name] = Counter()
+                counts = score.metadata.get(MISS_COUNTS)
+                if isinstance(counts, Mapping):
+                    said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
+                    self._counts[score.name].update(said)
+            yield observation
+
+    def misses(self) -> dict[str, dict[str, int]]:
+        return {name: dict(_most_first(counts)) for name, counts in self._counts.items() if counts}
+
+
+def counted_misses(read: Callable[[], Iterable[Observation]]) -> dict[str, dict[str, int]]:
+    counting = MissCounting(read)
+    for _ in counting.observations():
+        pass
+    return counting.misses()
+
+
+def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def miss_rows(misses: Misses) -> list[list[str]]:
+    """For each kind, how often each evaluator met it."""
+    together: Counter[str] = Counter()
+    for counts in misses.values():
+        for kind, count in counts.items():
+            together[kind] = max(together[kind], count)
+    return [
+        [kind, *(str(counts[kind]) if kind in counts else "–" for counts in misses.values())]
+        for kind, _ in _most_first(together)
+    ]
+
+
+def misses_text(misses: Misses) -> list[str]:
+    """A line for each kind, a column for each evaluator."""
+    columns = [Column("miss"), *(Column(name, align="right") for name in misses)]
+    return table(columns, miss_rows(misses), indent="  ")
