@@ -11,6 +11,7 @@ import pytest
 from evalve.agents.adapters import claude_code, codex, gemini_cli
 from evalve.agents.spec import AgentSpec, Ending, Event, Fault, Reading, Usage
 from evalve.agents.verdict import fault_of
+from evalve.evaluators.tools import tool_calls
 
 WELL = Ending(exit_code=0)
 
@@ -146,6 +147,18 @@ def test_codex_is_read_with_the_usage_of_its_thread() -> None:
     )
     assert [event.kind for event in events] == ["tool_call", "turn"]
     assert judged(codex.SPEC, [*CODEX, CODEX_END]) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [(claude_code.SPEC, "CLAUDE"), (codex.SPEC, "CODEX"), (gemini_cli.SPEC, "GEMINI")]
+)
+def test_evaluators_read_the_same_calls_from_a_transcript(spec: AgentSpec, name: str) -> None:
+    lines = globals()[name]
+    _, events = read(spec, lines)
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    in_trace = [(one.data["name"], one.data["arguments"]) for one in events if one.kind == "tool_call"]
+    assert [(call.name, call.arguments) for call in tool_calls(text)] == in_trace
+    assert in_trace
 
 
 def test_codex_calls_tools_of_mcp_by_their_names_and_arguments() -> None:

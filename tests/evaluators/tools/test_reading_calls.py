@@ -88,6 +88,20 @@ MCP = {
     "method": "tools/call",
     "params": {"name": "search", "arguments": {"query": "cats"}},
 }
+CALL = {"function": {"name": "search", "arguments": {"query": "cats"}}, "id": "c1"}
+OLLAMA = {"model": "m", "message": {"role": "assistant", "content": "", "tool_calls": [CALL]}, "done": True}
+BEDROCK = {
+    "output": {
+        "message": {
+            "role": "assistant",
+            "content": [
+                {"text": "Well."},
+                {"toolUse": {"toolUseId": "c1", "name": "search", "input": {"query": "cats"}}},
+            ],
+        }
+    },
+    "stopReason": "tool_use",
+}
 LANGCHAIN = SimpleNamespace(
     type="ai", content="", tool_calls=[{"name": "search", "args": {"query": "cats"}, "id": "c1"}]
 )
@@ -112,6 +126,8 @@ PYDANTIC_AI = SimpleNamespace(
         GEMINI,
         GEMINI["candidates"][0]["content"],
         MCP,
+        OLLAMA,
+        BEDROCK,
         LANGCHAIN,
         PYDANTIC_AI,
         [CATS],

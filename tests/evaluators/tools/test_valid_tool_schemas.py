@@ -111,6 +111,21 @@ def test_strict_tools_of_openai_require_everything() -> None:
     ]
 
 
+def test_strict_tools_of_openai_have_bounds() -> None:
+    deep: dict[str, Any] = {"type": "string", "enum": list(map(str, range(1001)))}
+    for _ in range(10):
+        inner = {"x": {**deep, "description": "deeper"}}
+        deep = {"type": "object", "properties": inner, "required": ["x"], "additionalProperties": False}
+    function = {"name": "t", "description": "Deep.", "parameters": deep, "strict": True}
+    assert problems({"type": "function", "function": function}) == [
+        "t: strict takes at most 1000 values of enums; these are 1001"
+    ]
+    deeper = {**deep, "properties": {"x": {**deep, "description": "one more"}}}
+    assert problems({"type": "function", "function": {**function, "parameters": deeper}})[0] == (
+        "t: strict takes at most 10 levels of nesting; these are 11"
+    )
+
+
 def test_two_tools_of_one_name_and_too_many_tools() -> None:
     assert problems(tool(), tool()) == ["search: 2 tools have this name"]
     many = [tool("openai", name=f"t{n}") for n in range(129)]

@@ -173,6 +173,28 @@ def _of_strict(schema: Mapping[str, Any], shown: str) -> Iterator[Problem]:
             yield Problem(
                 shown, path, f"strict needs every argument to be required; {', '.join(optional)} may be null"
             )
+    inside = [one for _, one in _inside(schema)]
+    sizes = {
+        "levels of nesting": (_levels(schema), 10),
+        "arguments in all": (sum(len(_members(one)) for one in inside), 5000),
+        "values of enums": (
+            sum(len(one["enum"]) for one in inside if isinstance(one.get("enum"), list)),
+            1000,
+        ),
+    }
+    for what, (count, most) in sizes.items():
+        if count > most:
+            yield Problem(shown, "", f"strict takes at most {most} {what}; these are {count}")
+
+
+def _levels(schema: Any) -> int:
+    """How deep objects and lists stand in each other."""
+    if not isinstance(schema, Mapping):
+        return 0
+    inner = [schema.get("items"), *(schema.get("properties") or {}).values()]
+    inner += [one for key in _SEVERAL for one in schema.get(key) or ()]
+    is_level = schema.get("type") in ("object", "array") or "properties" in schema
+    return is_level + max(map(_levels, inner), default=0)
 
 
 def _of_schema(tool: ToolDefinition, shown: str) -> Iterator[Problem]:

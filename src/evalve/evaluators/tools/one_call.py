@@ -12,7 +12,7 @@ from evalve.records import ToolCall
 
 _ARGUMENTS = ("arguments", "args", "input", "parameters", "input_parameters", "tool_input")
 _NAMES = ("name", "tool_name", "tool")
-_IDS = ("call_id", "id", "tool_id", "tool_call_id")
+_IDS = ("call_id", "id", "tool_id", "tool_call_id", "toolUseId")
 _OF_RESULTS = ("tool", "tool_result", "function_call_output", "ai", "human", "system", "init", "result")
 _PLAIN = str | int | float | bool | None
 

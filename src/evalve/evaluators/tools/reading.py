@@ -137,22 +137,21 @@ _SHAPES: Sequence[tuple[Any, Any]] = (
     (lambda given: is_list(field(given, "candidates")), _inside("candidates", "content")),
     (lambda given: is_list(field(given, "output")), _inside("output")),
     (lambda given: is_list(field(given, "messages")), _inside("messages")),
+    (lambda given: field(field(given, "output"), "message") is not None, _inside("output", "message")),
     # messages
     (
         lambda given: is_list(field(given, "tool_calls")) and bool(field(given, "tool_calls")),
         _inside("tool_calls"),
     ),
+    (lambda given: field(field(given, "message"), "role") is not None, _inside("message")),
     (lambda given: field(given, "method") == "tools/call", mcp_request),
-    (
-        lambda given: field(given, "type") == "assistant" and field(given, "message") is not None,
-        _inside("message"),
-    ),
     (lambda given: field(given, "type") == "item.completed", _inside("item")),
     (lambda given: is_list(field(given, "content")), _message_content),
     (lambda given: is_list(field(given, "parts")), _inside("parts")),
     # calls
     (lambda given: (field(given, "type") or field(given, "item_type")) in _CODEX, codex_item),
     (lambda given: has_name(field(given, "functionCall")), _inside("functionCall")),
+    (lambda given: has_name(field(given, "toolUse")), _inside("toolUse")),
     (lambda given: has_name(field(given, "function_call")), _inside("function_call")),
     (
         lambda given: has_name(field(given, "function")),
