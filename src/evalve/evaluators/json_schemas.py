@@ -1,4 +1,4 @@
-"""Validators of JSON Schemas, from the optional package `jsonschema`. Nothing that a schema names is fetched."""
+"""Validators of JSON Schemas, from the optional package `jsonschema`; nothing is fetched for them."""
 
 from __future__ import annotations
 
