@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from evalve.errors import DatasetError, DeclarationError, ResultError
 from evalve.evaluators.declaring import evaluator, known_by_row, shown
+from evalve.evaluators.json_schemas import NotASchema, errors_of, validator_of
 from evalve.jsontext import as_text, from_json, to_json
 from evalve.metrics import accuracy
 from evalve.records import Score
@@ -221,25 +222,14 @@ def _refuse_constant(word: str) -> NoReturn:
 
 def _problems(value: Any, schema: Any) -> list[str]:
     """The first three places where the value does not fit, in words."""
-    errors = sorted(
-        _validator(to_json(schema)).iter_errors(value), key=lambda error: list(map(str, error.path))
-    )
+    try:
+        errors = list(errors_of(_validator(to_json(schema)), value))
+    except NotASchema as error:
+        raise DeclarationError(f"valid_json: the schema is not a JSON Schema: {error}") from error
     return [f"{error.json_path}: {error.message[:200]}" for error in errors[:3]]
 
 
 @lru_cache(maxsize=32)
 def _validator(schema_json: str) -> Any:
     """Checking a schema takes a thousand times as long as using it, and each sample brings the same one."""
-    try:
-        import jsonschema
-    except ImportError as error:
-        raise DeclarationError(
-            'valid_json(schema=…) needs the package jsonschema: pip install "evalve[json-schema]"'
-        ) from error
-    schema = from_json(schema_json)
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        validator.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise DeclarationError(f"valid_json: the schema is not a JSON Schema: {error.message}") from error
-    return validator(schema)
+    return validator_of(from_json(schema_json), who="valid_json(schema=…)")

@@ -229,6 +229,31 @@ def test_a_text_without_json_calls_nothing() -> None:
     assert tool_calls({"role": "assistant", "content": "No."}) == []
 
 
+@pytest.mark.parametrize(
+    "text", ['{"answer": 42}', '{"name": "Bern", "country": "CH"}', "[1, 2]", '["search"]', "42", "null"]
+)
+def test_an_answer_in_json_is_no_call(text: str) -> None:
+    assert tool_calls(text) == []
+
+
+def test_what_an_agent_says_in_its_transcript_is_not_what_it_calls() -> None:
+    said = '<tool_call>{"name": "rm", "arguments": {}}</tool_call>'
+    lines = [
+        {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": said}]}},
+        CLAUDE_CODE[1],
+    ]
+    assert tool_calls("\n".join(map(json.dumps, lines))) == [CATS]
+
+
+def test_one_broken_call_among_tags_is_told_of() -> None:
+    good = '{"name": "search", "arguments": {"query": "cats"}, "id": "c1"}'
+    broken, whole = tool_calls(
+        f'<tool_call>\n{{"name": "a", "argum\n</tool_call>\n<tool_call>\n{good}\n</tool_call>'
+    )
+    assert (broken.name, broken.unparsed) == ("a", True)
+    assert whole == CATS
+
+
 def test_text_that_was_meant_to_be_a_call_and_is_broken_is_a_call_without_arguments() -> None:
     (call,) = tool_calls('{"name": "search", "arguments": {"query": "ca')
     assert (call.name, call.unparsed) == ("search", True)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -106,6 +110,42 @@ def test_a_property_that_is_called_properties_is_no_schema_keyword() -> None:
     schema = {"type": "object", "properties": {"properties": {"type": "object"}, "enum": {"type": "string"}}}
     call = ToolCall("t", {"properties": {"any": 1}, "enum": "x"})
     assert tool_schema_valid([call], {"t": schema}).value == 1.0
+
+
+def test_definitions_inside_a_schema_are_followed_and_nothing_is_fetched() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"where": {"$ref": "#/$defs/place"}},
+        "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    }
+    score = tool_schema_valid([ToolCall("t", {"where": {"city": 5}})], {"t": schema})
+    assert score.metadata["misses"][0]["path"] == "where.city"
+    with serving_nothing() as (url, asked):
+        elsewhere = {"type": "object", "properties": {"where": {"$ref": f"{url}/place.json"}}}
+        with pytest.raises(OptionError, match=r"it refers to .*place\.json', which is not in it"):
+            tool_schema_valid([ToolCall("t", {"where": {}})], {"t": elsewhere})
+    assert asked == []
+
+
+@contextmanager
+def serving_nothing() -> Iterator[tuple[str, list[str]]]:
+    """A server, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from evalve import metrics
 from evalve.errors import OptionError
 from evalve.evaluators.declaring import evaluator
+from evalve.evaluators.json_schemas import imported
 from evalve.evaluators.tools.definitions import ToolDefinition, definitions
-from evalve.evaluators.tools.schemas import imported_jsonschema, standard_types
+from evalve.evaluators.tools.schemas import standard_types
 from evalve.jsontext import as_text
 from evalve.options import suggestion
 from evalve.records import Score
@@ -223,7 +224,7 @@ def _of_schema(tool: ToolDefinition, shown: str) -> Iterator[Problem]:
 
 
 def _of_json_schema(schema: Mapping[str, Any], shown: str) -> Iterator[Problem]:
-    jsonschema = imported_jsonschema("valid_tool_schemas")
+    jsonschema = imported("valid_tool_schemas")
     kind: Callable[..., Any] = jsonschema.validators.validator_for(
         schema, default=jsonschema.Draft202012Validator
     )

@@ -153,10 +153,7 @@ _SHAPES: Sequence[tuple[Any, Any]] = (
     (lambda given: has_name(field(given, "functionCall")), _inside("functionCall")),
     (lambda given: has_name(field(given, "toolUse")), _inside("toolUse")),
     (lambda given: has_name(field(given, "function_call")), _inside("function_call")),
-    (
-        lambda given: has_name(field(given, "function")),
-        openai_call,
-    ),
+    (lambda given: has_name(field(given, "function")), openai_call),
     (is_plain_call, plain_call),
 )
 
@@ -178,14 +175,14 @@ def _in_text(text: str, are_expected: bool) -> Iterator[ToolCall]:
             f"what is expected is neither the name of a tool nor JSON: {stripped[:200]!r}; write"
             ' [{"name": "search", "arguments": {…}}], or [] where no tool is to be called'
         )
+    if _is_transcript(stripped):
+        yield from _in_lines(stripped)
+        return
     for pattern in (_TAGGED, _FENCE):
-        if parts := pattern.findall(stripped):
+        if not are_expected and (parts := pattern.findall(stripped)):
             for part in parts:
                 yield from _in_json(part, are_expected)
             return
-    if not stripped.startswith(("{", "[")):
-        yield from _in_lines(stripped, are_expected)
-        return
     yield from _in_json(stripped, are_expected)
 
 
@@ -200,15 +197,28 @@ def _in_json(text: str, are_expected: bool) -> Iterator[ToolCall]:
     try:
         value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
-        lines = list(_in_lines(text, are_expected))
-        yield from lines or _unreadable(text)
+        yield from list(_in_lines(text)) or _unreadable(text)
         return
-    if isinstance(value, dict | list):
-        yield from _in_any(value, nested=True, are_expected=are_expected)
+    if are_expected:
+        yield from _in_any(value, nested=True, are_expected=True)
+        return
+    for one in value if isinstance(value, list) else [value]:
+        if _holds_calls(one):
+            yield from _in_object(one, are_expected)
 
 
-def _in_lines(text: str, are_expected: bool) -> Iterator[ToolCall]:
-    """A transcript: a JSON object on each line, and whatever a program prints between them."""
+def _is_transcript(text: str) -> bool:
+    """Whether its first JSON line is an event; in what agents say, anything may stand."""
+    first = next((line for line in text.splitlines() if line.startswith("{")), "")
+    try:
+        event = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and not {"type", "kind"}.isdisjoint(event) and "\n" in text
+
+
+def _in_lines(text: str) -> Iterator[ToolCall]:
+    """A JSON object on each line, and whatever a program prints between them."""
     for line in text.splitlines():
         if not line.lstrip().startswith("{"):
             continue
@@ -216,10 +226,17 @@ def _in_lines(text: str, are_expected: bool) -> Iterator[ToolCall]:
             value = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and (
-            _is_without_calls(value) or any(holds(value) for holds, _ in _SHAPES)
-        ):
-            yield from _in_object(value, are_expected)
+        if _holds_calls(value):
+            yield from _in_object(value, are_expected=False)
+
+
+def _holds_calls(value: Any) -> bool:
+    """Whether JSON in a text has to do with calls. An answer may be JSON as well, and have a `name` in it."""
+    if not isinstance(value, dict):
+        return False
+    if is_plain_call(value) and not has_arguments(value):
+        return value.keys() <= {"name", "id", "type"}
+    return any(holds(value) for holds, _ in _SHAPES)
 
 
 def _unreadable(text: str) -> Iterator[ToolCall]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from evalve.errors import DeclarationError, OptionError
+from evalve.errors import OptionError
+from evalve.evaluators.json_schemas import NotASchema, errors_of, validator_of
 from evalve.evaluators.tools.comparing import shown
 from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.evaluators.tools.misses import Kind, Miss, value_text
@@ -51,10 +52,13 @@ def _misses(call: ToolCall, tools: Mapping[Any, ToolDefinition]) -> Iterator[Mis
         return
     if tool.schema is None:
         return
-    validator = validator_for(to_json(tool.schema), call.name)
-    errors = sorted(
-        validator.iter_errors(as_plain(call.arguments)), key=lambda error: list(map(str, error.path))
-    )
+    try:
+        errors = list(errors_of(_validator(to_json(tool.schema)), as_plain(call.arguments)))
+    except NotASchema as problem:
+        raise OptionError(
+            f"tools=: the schema of {call.name} is not a JSON Schema: {problem}; valid_tool_schemas(tools)"
+            " tells all that is wrong with tools"
+        ) from problem
     for error in errors[:_MOST_PER_CALL]:
         kind, names, why = _told(error)
         for name in names:
@@ -90,29 +94,9 @@ def _told(error: Any) -> tuple[Kind, list[str], str]:
 
 
 @lru_cache(maxsize=512)
-def validator_for(schema_json: str, tool: str) -> Any:
+def _validator(schema_json: str) -> Any:
     """Checking a schema takes a thousand times as long as using it, and each sample brings the same ones."""
-    jsonschema = imported_jsonschema("tool_schema_valid")
-    schema = closed(standard_types(from_json(schema_json)))
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise OptionError(
-            f"tools=: the schema of {tool} is not a JSON Schema: {error.json_path}: {error.message[:200]};"
-            " valid_tool_schemas(tools) tells all that is wrong with tools"
-        ) from error
-    return kind(schema)
-
-
-def imported_jsonschema(who: str) -> Any:
-    try:
-        import jsonschema
-    except ImportError as error:
-        raise DeclarationError(
-            f'{who} needs the package jsonschema: pip install "evalve[json-schema]"'
-        ) from error
-    return jsonschema
+    return validator_of(closed(standard_types(from_json(schema_json))), who="tool_schema_valid")
 
 
 _PARTS = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
