@@ -181,7 +181,10 @@ def test_tool_calls_are_collected_first_and_scored_later(project: Project) -> No
         ("Bern", Said(tool_calls=(Called("weather", {"city": "Bern"}),))),
         ("Thank", Said("You are welcome.")),
     ]
-    answers = {"answers": lambda ask: next(said for word, said in script if word in ask.prompt)}
+
+    def answers(ask: Ask) -> Said:
+        return next(said for word, said in script if word in ask.prompt)
+
     rows = [
         {
             "id": "bern",
@@ -191,7 +194,7 @@ def test_tool_calls_are_collected_first_and_scored_later(project: Project) -> No
         {"id": "thanks", "question": "Thank you!", "calls": []},
     ]
     project.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    with Simulator(Behaviour(**answers)).start_in_thread() as provider:
+    with Simulator(Behaviour(answers=answers)).start_in_thread() as provider:
         project.write("evalve.yaml", TOOLS.format(url=provider.url))
         environ = {
             "EVALVE_STATE_DIR": str(project.folder / "state"),

@@ -184,8 +184,8 @@ class SampleRunner:
         if reason == OF_MACHINE and not self._has_said_broken:
             self._has_said_broken = True
             self.tell(
-                f"{self._settings.evaluation}: sample {body.attempt.sample.id!r} failed through no doing of"
-                f" its own, and is tried again, as others will be: {attempt.failure}"
+                f"{self._settings.evaluation}: sample {body.attempt.sample.id!r} is tried again, because it"
+                f" may not be to blame (said once): {attempt.failure}"
             )
         if not attempt.keeps_answer:
             attempt.answer = None
