@@ -331,8 +331,9 @@ AT_ONCE = """
     import evalve.runner.interruption as interruption
     import evalve.runner.leaving as leaving
     import evalve.runner.sample as sample
+    import evalve.runner.unheard as unheard
 
-    interruption.STUCK_AFTER_S = sample.AFTER_CANCEL_S = sample.AFTER_DEADLINE_S = 0.3
+    unheard.PATIENCE_S = interruption.STUCK_AFTER_S = sample.AFTER_CANCEL_S = sample.AFTER_DEADLINE_S = 0.3
 """
 
 DOES_NOT_END = {
@@ -349,6 +350,11 @@ DOES_NOT_END = {
                     time.sleep(1000)
                 except BaseException:
                     pass""",
+    "waits in C": """
+            import ctypes
+            libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+            libc.pthread_mutex_lock(mutex)
+            libc.pthread_mutex_lock(mutex)""",
     "waits for one that swallows": "await asyncio.gather(swallows(), swallows())",
     "waits for a thread": "await asyncio.to_thread(time.sleep, 1000)",
 }
