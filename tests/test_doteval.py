@@ -372,6 +372,48 @@ def test_a_metric_has_a_name_as_functions_have_it() -> None:
     assert doteval.metrics.registry["accuracy"] is accuracy
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_function_may_take_its_columns_as_star_args(is_async: bool) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def eval_any(*args: Any, extra: str) -> bool:
+        seen.append((*args, extra))
+        return True
+
+    async def eval_any_async(*args: Any, extra: str) -> bool:
+        return eval_any(*args, extra=extra)
+
+    declared: Any = doteval.foreach("b, a", [(1, 2), (3, 4)])(eval_any_async if is_async else eval_any)
+    result = doteval.run(declared, extra="x", experiment="starred")
+
+    assert (declared.column_names, result.done) == (["b", "a"], 2)
+    assert sorted(seen) == [(1, 2, "x"), (3, 4, "x")]
+
+
+def test_a_batch_of_all_rows_needs_no_files_for_each(capfd: pytest.CaptureFixture[str]) -> None:
+    sizes: list[int] = []
+
+    @doteval.batch("a", range(3))
+    def eval_all(a: list[int]) -> list[bool]:
+        sizes.append(len(a))
+        return [True] * len(a)
+
+    doteval.run(eval_all, experiment="all")
+
+    assert (sizes, "open" in capfd.readouterr().err) == ([3], False)
+
+
+def test_a_batch_may_take_its_columns_as_star_args() -> None:
+    @doteval.batch("a,b", [(1, 2), (3, 4)])
+    def eval_lists(*args: list[int]) -> list[bool]:
+        return [args == ([1, 3], [2, 4])] * 2
+
+    assert [record.scores[0].value for record in doteval.run(eval_lists, experiment="lists").records] == [
+        True,
+        True,
+    ]
+
+
 def test_a_function_call_is_compared_parameter_by_parameter() -> None:
     schema = [{"name": "book", "parameters": {"required": ["city"], "properties": {"city": {}, "day": {}}}}]
     expected = [{"book": {"city": ["New York", "NYC"], "day": ["", "Monday"]}}]

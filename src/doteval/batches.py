@@ -57,6 +57,11 @@ class _OneBatchAfterAnother(Batches):
         super().__init__(batch_size)
         self._gathered = gathered
 
+    @property
+    def max_concurrency(self) -> int | None:  # type: ignore[override]
+        """Nobody has to count on more: of a batch, however large, one row works for all."""
+        return None
+
     def execute(
         self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
     ) -> AsyncIterator[Any]:

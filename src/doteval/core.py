@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -45,12 +46,36 @@ class ForEach(EvalveForEach):
     def _declared(
         self, columns: tuple[str, ...], source: Any, function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        called: Any = self._called(super()._declared(columns, source, function))
+        called: Any = self._called(super()._declared(columns, source, _by_name(function, columns)))
         called.dataset = source if source is not None else self._dataset
         return called  # type: ignore[no-any-return]
 
     def _called(self, declared: Callable[..., Any]) -> Callable[..., Any]:
         return _called_as_in_doteval(declared, awaited=getattr(declared, MARK).is_async)
+
+
+def _by_name(function: Callable[..., Any], columns: tuple[str, ...]) -> Callable[..., Any]:
+    """A function that takes its columns as `*args`, in their order: one that has them as parameters."""
+    signature = inspect.signature(function)
+    parameters = signature.parameters
+    starred = [p for p in parameters.values() if p.kind is p.VAR_POSITIONAL]
+    named = [p for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if not starred or len(parameters) > 1 + len(named) or any(column in parameters for column in columns):
+        return function
+
+    @functools.wraps(function)
+    def call(**values: Any) -> Any:
+        args = [values.pop(column) for column in columns]
+        return function(*args, **values)
+
+    @functools.wraps(function)
+    async def call_async(**values: Any) -> Any:
+        return await call(**values)
+
+    taken: Any = call_async if inspect.iscoroutinefunction(function) else call
+    own = [inspect.Parameter(column, inspect.Parameter.KEYWORD_ONLY) for column in columns]
+    taken.__signature__ = signature.replace(parameters=[*own, *named])
+    return taken  # type: ignore[no-any-return]
 
 
 class AwaitedForEach(ForEach):

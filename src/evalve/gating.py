@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -83,8 +83,9 @@ class GateHouse:
             self.estimates_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             temporary.write_text(json.dumps(self.estimates.to_plain()))
             temporary.replace(self.estimates_path)
-        except OSError:
-            pass  # a home that cannot be written costs the next process a few calls' accuracy
+        except OSError:  # a home that cannot be written costs the next process a few calls' accuracy
+            with suppress(OSError):
+                temporary.unlink()
 
 
 _HOUSES: dict[int, GateHouse] = {}

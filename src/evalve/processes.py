@@ -56,6 +56,22 @@ def _here(pid: int) -> str:
     return f"{socket.gethostname()}/{boot_id()[:8]}/{namespace}"
 
 
+def boot_offset_s() -> float:
+    """By how much a namespace of time, as a container may have one, puts off the time since the start."""
+    return _boot_offset_s(os.getpid())
+
+
+@cache
+def _boot_offset_s(pid: int) -> float:
+    try:
+        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
+    except OSError:
+        return 0.0  # a system without them
+    told = {name: (int(whole), int(nano)) for name, whole, nano in (line.split() for line in lines)}
+    whole_s, nano_s = told.get("boottime", (0, 0))
+    return whole_s + nano_s / 1e9
+
+
 def host_of(where: str) -> str:
     """The machine's name, for people."""
     return where.partition("/")[0]
@@ -69,7 +85,9 @@ def started(pid: int) -> float | None:
         told = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    return None if told[_STATE_AT] in "ZX" else float(told[_STARTED_AT])
+    if told[_STATE_AT] in "ZX":
+        return None
+    return float(told[_STARTED_AT]) - boot_offset_s() * os.sysconf("SC_CLK_TCK")
 
 
 def _started_by_date(pid: int) -> float | None:

@@ -31,7 +31,7 @@ from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, 
 from evalve.pytest_traceback import down_to_the_person
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
-from evalve.runner.interruption import EndsAll, taking_gentle
+from evalve.runner.terminating import EndsAll, taking_gentle
 from evalve.secrecy import Environment
 from evalve.show import figures
 from evalve.show.overview import skip_reasons

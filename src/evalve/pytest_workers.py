@@ -15,7 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from evalve.runner.interruption import main_thread, obeying, taking_gentle
+import pytest
+
+from evalve.runner.interruption import main_thread, obeying
+from evalve.runner.terminating import taking_gentle
 
 _PATIENCE_S = 10.0
 """How long workers may take to end after they were told to cancel."""
@@ -75,7 +78,8 @@ class Workers:
         self._times += 1
         if self._times > _CANCEL:
             self._over.set()
-            raise KeyboardInterrupt  # pytest ends, and xdist kills the workers that do not
+            # pytest ends, and xdist kills the workers that do not
+            raise pytest.exit.Exception("interrupted", returncode=int(pytest.ExitCode.INTERRUPTED))
         # nothing is sent from here: the signal may have come in the middle of another message
         self._to_tell.put(self._times)
 

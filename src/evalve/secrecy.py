@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar, cast
 
 T = TypeVar("T")
@@ -157,7 +158,7 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 
     Those that JSON writes in another way are there in that way too.
     """
-    values = {variables[name] for name in variables if _KEYS_NAME.search(name)}
+    values = {variables[name] for name in variables if _is_name_of_key(name)}
     found = {
         written
         for value in values
@@ -165,6 +166,12 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
         for written in (value, json.dumps(value)[1:-1])
     }
     return tuple(Secret(value) for value in sorted(found, key=lambda value: (-len(value), value)))
+
+
+@lru_cache(maxsize=4096)
+def _is_name_of_key(name: str) -> bool:
+    """Asked of every variable for each evaluation."""
+    return _KEYS_NAME.search(name) is not None
 
 
 def without_secrets(text: str, secrets: Sequence[str], *, look_alikes: bool = True) -> str:

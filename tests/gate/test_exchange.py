@@ -821,6 +821,90 @@ async def test_the_first_piece_is_given_while_the_next_is_still_with_the_provide
     assert first + rest == EVENTS
 
 
+@virtually
+async def test_streams_that_are_opened_together_and_read_later_do_not_wait_for_each_other(
+    tmp_path: Path,
+) -> None:
+    world, sender = World(tmp_path, limits=Limits({}, concurrency=2)), FakeSender()
+
+    async with AsyncExitStack() as stack:
+        replies = [
+            await stack.enter_async_context(world.gate.stream(a_request(f"{number}", stream=True), sender))
+            for number in range(5)
+        ]
+        firsts = [await anext(reply.chunks) for reply in replies]
+        rest = [[chunk async for chunk in reply.chunks] for reply in replies]
+
+    assert firsts == [EVENTS[0]] * 5
+    assert rest == [EVENTS[1:]] * 5
+    assert world.account.totals()["output_tokens"] == 25
+    assert await world.in_flight() == 0
+    assert await world.chunks(a_request("0", stream=True), FakeSender([failed(400)])) == EVENTS
+
+
+@virtually
+async def test_a_reader_who_comes_back_gets_what_was_read_ahead_and_then_what_comes(world: World) -> None:
+    loop, seen = asyncio.get_running_loop(), list[float]()
+
+    async with world.gate.stream(a_request(stream=True), FakeSender(takes_s=4.0)) as reply:
+        await asyncio.sleep(8.0)  # the opening has come after 8 s; after 13 s somebody asks for the third
+        async for _ in reply.chunks:
+            seen.append(loop.time())
+
+    assert seen == pytest.approx([16.0, 16.0, 17.0, 21.0, 25.0])
+
+
+@pytest.mark.parametrize("error", [SendError("cut", reached=True), OVERLOADED], ids=["reset", "error event"])
+@virtually
+async def test_a_stream_that_breaks_while_nobody_reads_holds_no_place_and_tells_its_reader(
+    error: bytes | BaseException, world: World
+) -> None:
+    received: list[bytes] = []
+
+    async with world.gate.stream(a_request(stream=True), FakeSender(events=[*EVENTS[:3], error])) as reply:
+        await asyncio.sleep(20.0)
+        held = await world.in_flight()
+        with pytest.raises(SendError):
+            async for chunk in reply.chunks:
+                received.append(chunk)
+
+    assert (held, received[:3]) == (0, EVENTS[:3])
+
+
+@virtually
+async def test_a_stream_that_is_left_while_it_is_read_ahead_is_closed(world: World) -> None:
+    sender = FakeSender(takes_s=10.0)
+
+    async with world.gate.stream(a_request(stream=True), sender) as reply:
+        await anext(reply.chunks)
+        await asyncio.sleep(8.0)
+
+    assert (sender.closed, await world.in_flight()) == (1, 0)
+
+
+@virtually
+async def test_a_stream_without_an_end_is_not_read_ahead_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalve.gate.opening.FARTHEST_AHEAD_BYTES", 3 * len(EVENTS[2]))
+    came: list[bytes] = []
+
+    class Endless(FakeSender):
+        async def _chunks(self) -> AsyncIterator[bytes]:
+            yield EVENTS[0]
+            yield EVENTS[1]
+            while True:
+                came.append(EVENTS[2])
+                yield EVENTS[2]
+
+    async with world.gate.stream(a_request(stream=True), Endless()) as reply:
+        await asyncio.sleep(60.0)
+        ahead = len(came)
+        chunks = [await anext(reply.chunks) for _ in range(10)]
+
+    assert (ahead, chunks) == (3, [EVENTS[0], EVENTS[1], *[EVENTS[2]] * 8])
+
+
 @pytest.mark.parametrize("cut", [5, 30, -2, -1])
 @virtually
 async def test_an_end_that_comes_in_two_chunks_is_not_complete_before_the_whole_is_committed(

@@ -331,8 +331,9 @@ AT_ONCE = """
     import evalve.runner.interruption as interruption
     import evalve.runner.leaving as leaving
     import evalve.runner.sample as sample
+    import evalve.runner.unheard as unheard
 
-    interruption.STUCK_AFTER_S = sample.AFTER_CANCEL_S = sample.AFTER_DEADLINE_S = 0.3
+    unheard.PATIENCE_S = interruption.STUCK_AFTER_S = sample.AFTER_CANCEL_S = sample.AFTER_DEADLINE_S = 0.3
 """
 
 DOES_NOT_END = {
@@ -349,6 +350,11 @@ DOES_NOT_END = {
                     time.sleep(1000)
                 except BaseException:
                     pass""",
+    "waits in C": """
+            import ctypes
+            libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+            libc.pthread_mutex_lock(mutex)
+            libc.pthread_mutex_lock(mutex)""",
     "waits for one that swallows": "await asyncio.gather(swallows(), swallows())",
     "waits for a thread": "await asyncio.to_thread(time.sleep, 1000)",
 }
@@ -510,6 +516,21 @@ def test_being_asked_to_end_reaches_the_workers_of_xdist(project: Project, name:
     assert project.values("x") == {"eval_waits": [0, 1, 2]}
 
 
+ALARM = """
+    import signal
+    import pytest
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(item):
+        signal.signal(signal.SIGALRM, lambda *_: pytest.fail("took too long"))
+        signal.setitimer(signal.ITIMER_REAL, 0.4 if "slow" in item.name else 0)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
 @pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]], ids=["pytest-asyncio", "own loop"])
 def test_an_item_that_a_signal_fails_does_not_go_on_inside_the_next_one(
     project: Project, without: list[str]
@@ -517,19 +538,7 @@ def test_an_item_that_a_signal_fails_does_not_go_on_inside_the_next_one(
     project.write("pytest.ini", "[pytest]\n")
     project.write(
         "conftest.py",
-        """
-        import signal
-        import pytest
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_call(item):
-            signal.signal(signal.SIGALRM, lambda *_: pytest.fail("took too long"))
-            signal.setitimer(signal.ITIMER_REAL, 0.4 if "slow" in item.name else 0)
-            try:
-                return (yield)
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-        """,
+        ALARM,
     )
     project.write(
         "eval_two.py",
@@ -556,3 +565,34 @@ def test_an_item_that_a_signal_fails_does_not_go_on_inside_the_next_one(
 
     assert ended.outcomes == {"failed": 1, "passed": 1}
     assert project.values("x")["eval_then"] == [True]
+
+
+@pytest.mark.parametrize("define", ["def", "async def"])
+def test_an_item_that_a_signal_fails_inside_a_sample_ends_and_no_sample_has_failed(
+    project: Project, define: str
+) -> None:
+    project.write("conftest.py", ALARM)
+    project.write(
+        "eval_two.py",
+        f"""
+        import time
+        from evalve import foreach
+
+        @foreach("n", range(100))
+        {define} eval_slow(n):
+            if n:
+                time.sleep(1000)
+            return n
+
+        @foreach("n", [1])
+        def eval_then(n):
+            return n
+        """,
+    )
+
+    ended = project.pytest("--experiment", "x", "--max-concurrency", "1")
+
+    assert ended.outcomes == {"failed": 1, "passed": 1}
+    assert "Failed: took too long" in ended.all
+    assert [record["failure"] for record in project.records("x")] == [None, None]
+    assert project.values("x") == {"eval_slow": [0], "eval_then": [1]}

@@ -118,7 +118,7 @@ async def test_presses_right_after_an_interrupted_run_are_swallowed() -> None:
 
 async def test_a_press_long_after_an_interrupted_run_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pressed: list[int] = []
-    now_s = iter([100.0, 103.5])
+    now_s = iter([99.0, 100.0, 103.5])
     monkeypatch.setattr("evalve.runner.interruption.time", SimpleNamespace(monotonic=lambda: next(now_s)))
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:

@@ -220,6 +220,19 @@ def test_another_machine_loses_its_lock_after_a_minute_of_silence() -> None:
     database.close()
 
 
+def test_who_is_refused_by_another_machine_hears_how_long_it_has_been_silent() -> None:
+    database, clock = MemoryDatabase(), SetClock()
+    Locks(database, clock=clock, heartbeat=False).take("exp", holder="far away")
+    with database.writing() as connection:
+        connection.execute("UPDATE locks SET host = 'elsewhere/0/pid'")
+    clock.now += timedelta(seconds=23)
+
+    with pytest.raises(
+        Locked, match=r"another machine, and was heard of 23 s ago: .* free after 60 s of silence$"
+    ):
+        Locks(database, clock=clock, heartbeat=False).take("exp", holder="nearby")
+
+
 def test_a_heartbeat_puts_the_minute_off_and_tells_when_the_lock_is_lost() -> None:
     clock, database = SetClock(), MemoryDatabase()
     locks = Locks(database, clock=clock, heartbeat=False)

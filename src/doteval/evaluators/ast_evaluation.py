@@ -9,7 +9,7 @@ from typing import Any
 from evalve.evaluators import evaluator
 from evalve.metrics import accuracy
 
-__all__ = ["ast_evaluation"]
+__all__ = ["ast_evaluation", "compare_param_value", "is_dict_match", "recursive_normalize"]
 
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 
@@ -37,14 +37,29 @@ def ast_evaluation(
     if any(parameter not in known or parameter not in wanted for parameter in given):
         return False
     return all(
-        _is_among(given[parameter], right) if parameter in given else _may_be_left_out(right)
+        compare_param_value(given[parameter], right) if parameter in given else _may_be_left_out(right)
         for parameter, right in wanted.items()
     )
 
 
-def _is_among(value: Any, right: Any) -> bool:
+def compare_param_value(value: Any, right: Any) -> bool:
+    """Whether the value is the right one, or among several that are."""
     choices = right if isinstance(right, list | tuple | set | frozenset) else [right]
     return any(_agree(value, choice) for choice in choices)
+
+
+def is_dict_match(value: Mapping[str, Any], right: Any) -> bool:
+    """The same of a mapping, which an empty text admits whatever it is."""
+    return _may_be_left_out(right) or compare_param_value(value, right)
+
+
+def recursive_normalize(value: Any) -> Any:
+    """What counts of a value: texts without case, spaces and punctuation, also inside lists and mappings."""
+    if isinstance(value, str):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return {key: recursive_normalize(each) for key, each in value.items()}
+    return [recursive_normalize(each) for each in value] if isinstance(value, list) else value
 
 
 def _may_be_left_out(right: Any) -> bool:
@@ -55,7 +70,9 @@ def _agree(value: Any, choice: Any) -> bool:
     if isinstance(value, str) and isinstance(choice, str):
         return _plain(value) == _plain(choice)
     if isinstance(value, Mapping) and isinstance(choice, Mapping):
-        return value.keys() == choice.keys() and all(_is_among(value[key], choice[key]) for key in value)
+        return value.keys() == choice.keys() and all(
+            compare_param_value(value[key], choice[key]) for key in value
+        )
     if isinstance(value, list | tuple) and isinstance(choice, list | tuple):
         return len(value) == len(choice) and all(map(_agree, value, choice))
     return bool(value == choice)

@@ -61,7 +61,8 @@ FAILS_AGAIN_S = 60.0
 
 UNREAD_S = 5.0
 """A stream of which nobody has taken the next piece for so long is not waited for: who waits may be the one
-who should read it. Another makes the equal call, and a budget counts on no end of it."""
+who should read it. Another makes the equal call, a budget counts on no end of it, and it is read ahead, so
+that its place among the calls at once falls free."""
 
 WAITS_FOR_BUDGET = "the budget"
 _UNKNOWN_KEY = 401
@@ -179,6 +180,7 @@ class Exchange:
         "_open",
         "_opening",
         "_permit",
+        "_read_to_end",
         "_request",
         "_sample",
         "_sender",
@@ -218,6 +220,8 @@ class Exchange:
         self._open: AsyncExitStack | None = None
         self._opening: Opening | None = None
         """Of a stream that goes on."""
+        self._read_to_end: Outcome | None = None
+        """Of a stream that went on."""
         self._chunks: AsyncGenerator[bytes, None] | None = None
         self._unread: asyncio.TimerHandle | bool = False
         """Runs while the stream's reader has the next piece to ask for; true when it has taken too long."""
@@ -249,6 +253,8 @@ class Exchange:
         """Give back whatever is still held: the stream, its booking, the circuit's leave, the flight."""
         self._is_read()
         try:
+            if self._opening is not None:
+                await self._opening.stop_reading_ahead()
             if self._chunks is not None:
                 # not left to the garbage collector; one that was never begun runs no `finally`
                 await self._chunks.aclose()
@@ -376,32 +382,41 @@ class Exchange:
         Where there is no whole, it is given too, for it may say why, and then the error is raised.
         """
         received = opening.chunks
-        passed_on = len(received)
+        passed_on = 0
         self._is_read()
         try:
-            for chunk in tuple(received):
-                self._expect_reader()
-                yield chunk
-                self._is_read()
-            async for chunk in opening.rest:
-                opening.add(chunk)
-                if not opening.has_end:
+            while passed_on < opening.free or await opening.more():
+                if passed_on < opening.free:
                     passed_on += 1
                     self._expect_reader()
-                    yield chunk
+                    yield received[passed_on - 1]
                     self._is_read()
+                    if passed_on < opening.free:  # read ahead: the reader waits for nothing, and others do
+                        await self._gate.clock.sleep(0.0)
         except BaseException as error:
             await self._broken_off(error)
             if isinstance(error, SendError):
                 for chunk in received[passed_on:]:
                     yield chunk
             raise
-        outcome = await self._answered(opening.so_far())
-        self._trace_outcome(outcome)
+        outcome = self._read_to_end or await self._ended(opening)
         for chunk in received[passed_on:]:
             yield chunk
         if outcome.problem is not None:
             raise SendError(outcome.problem.message, reached=True)
+
+    async def _ended(self, opening: Opening) -> Outcome:
+        outcome = self._read_to_end = await self._answered(opening.so_far())
+        self._trace_outcome(outcome)
+        return outcome
+
+    async def _ended_unread(self, error: Exception | None) -> None:
+        """A stream came to its end while its reader was elsewhere."""
+        assert self._opening is not None
+        if error is not None:
+            await self._broken_off(error)
+        elif self._permit is not None:
+            await self._ended(self._opening)
 
     async def _broken_off(self, error: BaseException | None = None) -> None:
         """A stream that was not read to its end: what was booked for it stays spent."""
@@ -422,6 +437,8 @@ class Exchange:
             self._account.budget.stand_still(self._ahead)
         if self._turn is not None:
             self._turn.end()
+        if self._opening is not None:
+            self._opening.read_ahead(self._ended_unread)
 
     def _is_read(self) -> None:
         unread, self._unread = self._unread, False

@@ -28,7 +28,7 @@ from evalve.gate.messages import Cost, Limits
 from evalve.gate.plain_state import from_plain, to_plain
 from evalve.gate.state import ScopeView, Settlement, apply
 from evalve.gate.wakeups import Wakeups
-from evalve.processes import boot_id
+from evalve.processes import boot_id, boot_offset_s
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ _INHERITED: list[sqlite3.Connection] = []
 def machine_now_s() -> float:
     """Seconds since the machine started: the same clock in every process, whatever becomes of the date."""
     if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - boot_offset_s()
     return time.monotonic()
 
 

@@ -11,6 +11,8 @@ FOR_THE_RUN = 128
 """Stores, caches, event loops, logs, what Python and pytest have open."""
 FOR_A_SAMPLE = 12
 """A connection or two; for an agent, its pipes and files and the gateway's connections to both sides."""
+_PLENTY = 4
+"""So many times what is needed is enough, whatever is open already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ def plan_files(at_once: int, *, soft: int | None, hard: int | None, opened: int)
 def make_room_for_files(at_once: int) -> int | None:
     """Raise the limit for so many samples at once; how many have enough, where not all do."""
     soft, hard = (_plain(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    if soft is None or soft >= _PLENTY * (FOR_THE_RUN + at_once * FOR_A_SAMPLE):
+        return None  # without counting what is open, which costs more than all the rest of a small evaluation
     plan = plan_files(at_once, soft=soft, hard=hard, opened=open_files() or 0)
     if plan.raise_to is None:
         return plan.fits

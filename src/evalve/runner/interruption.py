@@ -1,7 +1,8 @@
 """Ctrl-C: the first stops starting and lets what runs end, the second cancels at once.
 
 SIGTERM and SIGHUP are like the first. What a cancellation does not reach, because it blocks the event loop,
-is ended by an exception after a grace; and where that does not help either, the process is.
+is ended by an exception after a grace; and where that does not help either, the process is: also where a call
+into C does not even let the handler run.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
+from evalve.runner.terminating import GENTLE, die_of, taking_gentle
 from evalve.runner.turns import Turns, nothing
+from evalve.runner.unheard import overhearing
 
 OnPress = Callable[[int], None]
 
 _LATE_PRESS_S = 3.0
 """How long after an interrupted run a further press is taken for one that was meant for it."""
-
-GENTLE = (signal.SIGTERM, signal.SIGHUP)
-"""What asks a process to end: when it is shut down, or when its terminal is closed."""
 
 STUCK_AFTER_S = 5.0
 """How long a cancelled run's loop may stand still before what blocks it is ended by force."""
@@ -62,7 +62,7 @@ def interruptible(
             tell(f"{said}; {runs}" if runs else said)
             return
         guard.begin()
-        if not blocked():
+        if not blocked() or threading.get_ident() != main_thread():
             loop.call_soon_threadsafe(turns.cancel)
             return
         if on_main_thread:
@@ -108,7 +108,7 @@ def obeying(told: Callable[[], int]) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, presses)
     _FORWARDED.set(presses)
     try:
-        with taking_gentle(presses.asked_to_end):
+        with taking_gentle(presses.asked_to_end), _overhearing(presses):
             yield
     finally:
         _FORWARDED.set(None)
@@ -128,6 +128,9 @@ class _Presses:
         self._pid = os.getpid()
         self.free_loop: Callable[[], None] | None = None
         """Set by a guard before it sends a signal: call it, and raise where the main thread stands."""
+        self.calls, self.last_call_s = 0, float("-inf")
+        self._taken: set[int] = set()
+        """Signals that were acted upon before the handler could run."""
 
     @property
     def happened(self) -> bool:
@@ -146,15 +149,29 @@ class _Presses:
     def asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM or SIGHUP: a first press, and never a second."""
         if os.getpid() != self._pid:
-            _die_of(number)  # a fork of a sample's: whoever terminates it means it
-        elif self._times == 0:
-            self(number, frame)
+            die_of(number)  # a fork of a sample's: whoever terminates it means it
+        self.calls, self.last_call_s = self.calls + 1, time.monotonic()
+        if self._times == 0:
+            self._press()
 
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        self.calls, self.last_call_s = self.calls + 1, time.monotonic()
         if self.free_loop is not None:
             free_loop, self.free_loop = self.free_loop, None
             free_loop()
             raise KeyboardInterrupt
+        if number in self._taken:
+            self._taken.remove(number)
+        else:
+            self._press()
+
+    def take_unheard(self, number: int) -> None:
+        """In another thread: the main thread is inside a call, and will run the handler when it returns."""
+        if self._listeners and (number == signal.SIGINT or self._times == 0):
+            self._taken.add(number)
+            self._press()
+
+    def _press(self) -> None:
         before = self._times
         self._times = before + 1 if self._told is None else self._told()
         if self._times == before:
@@ -240,52 +257,18 @@ def main_thread() -> int:
     return thread
 
 
-class EndsAll:
-    """A handler of SIGTERM and SIGHUP between evaluations: raises what ends everything in order."""
-
-    def __init__(self, make_error: Callable[[], BaseException]) -> None:
-        self._make_error = make_error
-        self._pid = os.getpid()
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:
-            _die_of(number)
-        else:
-            raise self._make_error()
-
-
-@contextmanager
-def taking_gentle(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """In the block the handler gets SIGTERM and SIGHUP, where nobody else has said what they mean.
-
-    One that is ignored stays ignored: `nohup` does that.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in GENTLE:
-            now = signal.getsignal(number)
-            if now == signal.SIG_DFL or isinstance(now, EndsAll):
-                before[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, was in before.items():
-            signal.signal(number, was)
-
-
-def _die_of(number: int) -> None:
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
 @contextmanager
 def _handling(presses: _Presses) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, presses)
     try:
-        with taking_gentle(presses.asked_to_end):
+        with taking_gentle(presses.asked_to_end), _overhearing(presses):
             yield
     finally:
         signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
+
+
+def _overhearing(presses: _Presses) -> AbstractContextManager[None]:
+    return overhearing((signal.SIGINT, *GENTLE), presses, presses.take_unheard)
 
 
 def _late_press(before: Any) -> Callable[[int, FrameType | None], None]:

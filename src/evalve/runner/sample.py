@@ -25,6 +25,7 @@ from evalve.contracts import (
 )
 from evalve.errors import LenderError, ProcessDied, SampleTimeout
 from evalve.jsontext import to_json
+from evalve.runner.alarm import Alarm
 from evalve.runner.asking import asks_anew, noted, recall
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
@@ -98,6 +99,7 @@ class SampleRunner:
         self._tally = tally
         self._writer = ScoreWriter()
         self._loop = asyncio.get_running_loop()
+        self._alarm = Alarm()
         self._run = RunSurroundings(tally, lends_slots=engine.lends_slots)
 
     async def run(self, body: Body) -> Ending:
@@ -308,6 +310,8 @@ class SampleRunner:
                 raise  # Python closes what is left of a loop that is gone
             attempt.fail(error)
         except BaseException as error:
+            if self._alarm.has_raised(error):
+                raise
             attempt.fail(error)
         attempt.end_call(self._loop.time())
         attempt.answer = context.answer

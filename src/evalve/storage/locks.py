@@ -78,7 +78,7 @@ class Locks:
                 if other.party != me.party:
                     raise Locked(
                         f"experiment {experiment!r} is being run by {other}; wait until it has ended,"
-                        " or give this run another name with --experiment"
+                        f" or give this run another name with --experiment{_unseen(other, now.timestamp())}"
                     )
             if not live:
                 connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
@@ -147,6 +147,17 @@ class Locks:
     def release_all(self) -> None:
         for lock in [*self._held.values()]:
             lock.release()
+
+
+def _unseen(holder: Holder, now_s: float) -> str:
+    """What a person needs to know who has just seen it die: from here nobody can."""
+    if holder.host == processes.here():
+        return ""
+    return (
+        f". It runs in another container or on another machine, and was heard of"
+        f" {max(0.0, now_s - holder.heartbeat_at):.0f} s ago: if it was killed, its lock is free after"
+        f" {_SILENCE_S:.0f} s of silence"
+    )
 
 
 class ExperimentLock:
