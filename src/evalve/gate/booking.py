@@ -15,11 +15,12 @@ from typing import Any
 
 from evalve.gate.bucket import ASSUMED_BURST_S, ROUNDED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.doubt import Doubt
-from evalve.gate.learnt_rate import LEAST_TELLING, LONG_S, LearntRate
+from evalve.gate.history import History
+from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 from evalve.gate.period import MINUTE_S, Period
 from evalve.gate.places import OFFERED_FOR_S, Line, ShownCeiling
-from evalve.gate.window import usual_length_s
+from evalve.gate.window import Window, usual_length_s
 
 AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
@@ -37,11 +38,6 @@ RAISED = 1.5
 """A rate that is so many times the one before: what waits is booked again."""
 PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
 """After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
-LATE_SHARE, SERVED_SHARE = 0.9, 0.98
-"""Of the time between two refusals, and of what seemed to be served: calls resume late, and the refusals of
-the last are still to come."""
-IN_ROW_S = 0.25
-"""Waited after a second refusal in a row."""
 LEARNT_BURST_S = 0.25
 """How much of a learnt rate may come at once: what makes up for a busy event loop, and no more."""
 
@@ -146,6 +142,8 @@ class ScopeState:
         if self.learnt is not None:
             if "requests" in forgotten:
                 self.learnt.unsettle(now_s)
+            if (served_try_s := self.learnt.accepted(now_s)) is not None:
+                self._resume(self.learnt, served_try_s, now_s)
             self._hold_learnt(self.learnt.per_s * scale, now_s)
         ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)
@@ -182,6 +180,8 @@ class ScopeState:
             start_s, binding = self.pause_until_s, "pause"
         if self.probing_from_s is not None and self.probing_from_s > start_s:
             start_s, binding = self.probing_from_s, "pause"
+        if self.learnt is not None and (earliest_s := self.learnt.earliest_s()) > start_s:
+            start_s, binding = earliest_s, "requests"
         for dimension, amount in cost.items():
             bucket = self.buckets.get(dimension) if self.begun else None  # the very first call just goes
             if bucket is not None and (earliest_s := bucket.earliest_s(amount)) > start_s:
@@ -205,7 +205,7 @@ class ScopeState:
             self.ahead.append((start_s, self.version, dict(cost)))
         self.doubt.note_sent()
         if self.learnt is not None:
-            self.learnt.note_admitted(1, now_s)
+            self.learnt.note_sent(start_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
         return Booking(
             start_s,
@@ -222,7 +222,7 @@ class ScopeState:
         if self.ahead and (started_at_s, version, booked) in self.ahead:
             self.ahead.remove((started_at_s, version, booked))
         if self.learnt is not None and not actual:
-            self.learnt.note_admitted(-1, started_at_s)  # it has not gone
+            self.learnt.note_unsent(started_at_s)
         held = self.holders.get(holder)
         if held is not None:
             held.in_flight = max(0, held.in_flight - 1)
@@ -356,18 +356,11 @@ class ScopeState:
         return True
 
     def learn_rate(
-        self,
-        dimension: str | None,
-        refusal_served_per_s: float,
-        retry_after_s: float,
-        *,
-        sent: Sent | None,
-        now_s: float,
+        self, dimension: str | None, retry_after_s: float, *, sent: Sent | None, now_s: float
     ) -> bool:
-        """A refusal where neither a person nor a header has said what is too much.
+        """Whether calls go on at the pace that is known now, after a refusal that nobody had foretold.
 
         `sent` is `None` for a call that nothing held back: it tells nothing about the rate that others keep.
-        Whether calls go on at the rate that is known now.
         """
         if self.stated or dimension == "ramp":
             return False
@@ -376,53 +369,51 @@ class ScopeState:
                 dimension is None or dimension in self.buckets or "requests" in self.buckets
             ):
                 return False  # calls are held to a rate already
-            sent_per_s = max(refusal_served_per_s, self.doubt.sent_per_s(now_s))
-            self.learnt = LearntRate.guessed(sent_per_s, now_s)
+            self.learnt = LearntRate.blocked(self.doubt.unheld, retry_after_s, now_s)
             self.unlimited = False
-            if retry_after_s > LONG_S:
-                self.learnt.block(now_s, retry_after_s)
-        elif sent is None or sent.at_s <= self.learnt.known_at_s:
-            return True
-        else:
-            return self._learn_more(self.learnt, sent, retry_after_s, now_s)
-        self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
-        self.buckets["requests"].set_level(0.0, now_s)
-        return retry_after_s <= ROUNDED_S
+            self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
+            self.version += 1
+        elif sent is not None:
+            self._learn_more(self.learnt, sent, retry_after_s, now_s)
+        return True
 
-    def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> bool:
+    def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> None:
         bucket = self.buckets["requests"]
-        learnt.note_admitted(-1, now_s)
+        learnt.note_unsent(sent.at_s)
+        if sent.at_s <= learnt.known_at_s:
+            return
         if bucket.window is not None:
-            bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
-            return True
-        if learnt.is_blocked(now_s, retry_after_s) and learnt.admitted < 2 * LEAST_TELLING:
-            wait_s = learnt.block(now_s, retry_after_s)
-            if learnt.is_measured and learnt.blocked_for_s(now_s) + retry_after_s > LONG_S:
-                return self._learn_window(learnt, bucket, now_s)
-            self._hold_learnt(learnt.per_s, now_s)
-            self.penalise(None, wait_s, now_s, now_s)
-            return True
-        learnt.refused(now_s)
+            if not bucket.window.is_refuted(sent.at_s):
+                bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
+                return
+            bucket.window = None
+            learnt.unsettle(now_s)
+        learnt.refused(sent.at_s, retry_after_s, now_s)
         if learnt.below >= MOST_BELOW_TOLD:
             self._absolve(now_s)
-            return True
+            return
         self._hold_learnt(learnt.per_s * self.ramp_share(now_s), now_s)
-        bucket.set_level(0.0 if not learnt.in_row else -IN_ROW_S * learnt.per_s, now_s)
+        bucket.set_level(0.0, now_s)
         self.version += 1  # what was booked at the old rate is booked again
         bucket.since_version = self.version
-        if learnt.is_measured and retry_after_s > LONG_S:
-            return self._learn_window(learnt, bucket, now_s)
-        return retry_after_s <= ROUNDED_S
 
-    def _learn_window(self, learnt: LearntRate, bucket: Bucket, now_s: float) -> bool:
-        """What was served in a burst, and then nothing: so much comes back at once, after so long."""
-        window = bucket.count_in_windows(LATE_SHARE * learnt.served / bucket.per_s, now_s)
-        learnt.settle(SERVED_SHARE * learnt.served / window.length_s)
-        self._hold_learnt(learnt.per_s, now_s)
-        window.fill(now_s)
+    def _resume(self, learnt: LearntRate, served_try_s: float, now_s: float) -> None:
+        """Calls are served again, after a while in which none was."""
+        full = learnt.resume(served_try_s)
+        bucket = self.buckets["requests"]
+        if full is not None:
+            length_s, sent = full
+            most = sent.sum_after(learnt.blocked_at_s - length_s)
+            learnt.settle(most / length_s)
+            bucket.window = Window(most, length_s, since_s=now_s)
+            for last_s, amount in sent.parts:
+                bucket.window.take(amount, last_s)
         self.version += 1
         bucket.since_version = self.version
-        return True
+
+    def note_unheld(self, holder: str, sent: History) -> None:
+        """Before it knew of any limit."""
+        (self.learnt or self.doubt).unheld[holder] = sent
 
     def is_about_rate(
         self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float
@@ -515,10 +506,11 @@ class ScopeState:
                 bucket.since_version = self.version
         return any(self.buckets[name].window is not None for name in named)
 
-    def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float) -> None:
+    def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float, now_s: float) -> None:
         """A call was answered and not refused: nobody has to try any more."""
         if self.learnt is not None:
-            self.learnt.serve(started_at_s)
+            if self.learnt.out_at_s == started_at_s:
+                self._resume(self.learnt, started_at_s, now_s)
         for dimension, one in sent.items():
             if (bucket := self.buckets.get(dimension)) is not None:
                 bucket.serve(one)

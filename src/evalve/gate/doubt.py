@@ -7,8 +7,10 @@ first of them was known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from evalve.gate.history import History
 
 EPISODE_S = 2.0
 """Refusals further apart have nothing to do with each other."""
@@ -40,6 +42,8 @@ class Doubt:
     immune_until_s: float = -1e9
     """A slower pace was tried and refused as often: until then only a clump counts."""
     immune_for_s: float = IMMUNE_S
+    unheld: dict[str, History] = field(default_factory=dict)
+    """What each process has sent that no limit held back."""
 
     def note_sent(self) -> None:
         self.sent += 1

@@ -1,35 +1,29 @@
-"""A rate that nobody states, learnt from refusals. Pure.
+"""A limit that nobody states, learnt from refusals. Pure.
 
-A provider that refuses has just been asked for more than it gives. So what it served from one refusal to the
-next, over the time between them, is its rate: it had nothing left at both. Calls then go out a little below
-that rate, and more is tried: in large steps while little is known, in small ones and seldom afterwards.
+A provider that refuses has just been asked for more than it gives. Then one call at a time tries whether there
+is more. If there soon is, it flows in: what is served from one refusal to the next, over the time between
+them, is the rate, for there was nothing left at both. Calls then go out a little below that rate, and more is
+tried: in large steps while little is known, in small ones and seldom afterwards. If there is nothing until
+the first calls are a second old, or ten, or a minute, calls are counted in windows of that length.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-LEAST_PER_S = 5.0
-"""Tried at first, however little went through before the first refusal."""
+from evalve.gate.history import History, together
+from evalve.gate.window import SHORTEST_S, SLACK_S, USUAL_S
+
+LEAST_PER_S = 1.0
 LEAST_TELLING = 5
 """Calls; what fewer tell about the rate is as much chance, such as another process that has just begun."""
-MOST_BEYOND = 1.5
-"""Where calls went out below the provider's rate for some time, it had more than it could hold: what was
-served is less than it gives. Its rate is between that and the one that it refuses, at most so many times
-the last."""
 BELOW_SHARE = 0.97
-MOST_TOLD = 1.1
-"""Of what the few could tell that were served."""
 SURE, TOLD_BY_GAP = 0.1, 14.0
-"""The further apart these two are, the less was told."""
+"""The further what was served and what was refused are apart, the less was told."""
 SUSPECTED_SHARE = 0.85
-UNTOLD_SHARE = 0.6
-"""Of a rate that is refused before so many were served."""
 RESUMED_SHARE = 0.94
 """Of the rate that was refused, used at first."""
-NEAR_SHARE = 1.0
-"""Of the rate that was refused: where growth stops for a while."""
 STEP_S, STEP_REQUESTS = 0.5, 10.0
 """Growth takes a step after so long and so many …"""
 SEARCH_DOUBLES_S, MOST_AT_ONCE = 0.3, 2.0
@@ -41,16 +35,19 @@ STAY_S, STAY_REQUESTS = 5.0, 150.0
 LONGEST_STAY = 8
 LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
-RESTARTED_SHARE = 0.125
-"""Of a rate, after nothing was served for a while: all may be there again, or a little."""
 SEARCHED_BELOW = 0.5
-TRIED_AGAIN_SHARE, LONGEST_UNTRIED_S = 0.3, 4.0
-"""Of the time for which nothing was served, until the next try; and the longest."""
-BLOCKED_S = 1.5
-BLOCKED_AFTER_S, LONG_S = 0.4, 2.0
-"""After so long of refusals alone nothing is served, or at once where so long a wait is asked for."""
-GUESSED_SHARE = 0.125
-"""Of what went out when calls began to be refused."""
+
+FIRST_TRY_S = 0.05
+REFUSED_WITHIN = 3.0
+"""A try that was not refused for so many times as long as refusals take to come is taken to be served."""
+SOONEST, LATEST = 0.5, 8.0
+"""Next a try goes out when a window of a usual length would be over, between so many times as long from now
+as nothing was served."""
+ROUNDED_S = 1.0
+LEAST_LENGTH_S = 1.0
+"""Calls that flow evenly keep within shorter windows too."""
+LEAST_BLOCKED = 0.25
+"""Of a window, for which nothing is served when it is full."""
 
 
 @dataclass(slots=True)
@@ -58,16 +55,14 @@ class LearntRate:
     """Requests a second that are tried where the provider refuses and states no limit."""
 
     per_s: float
-    refused_at_s: float
+    empty_at_s: float
     """When it last had nothing left."""
-    refused_per_s: float | None = None
+    given_per_s: float | None = None
     """What it gave then; `None` before that is known."""
     admitted: int = 0
-    """Since it last refused."""
+    """Since it last had nothing left, and not refused."""
     told: float = 0.0
     """How many calls the rate was measured by."""
-    served: int = 0
-    """From one time that it had nothing left to the next."""
     stepped_at_s: float = 0.0
     admitted_then: int = 0
     stay: int = 1
@@ -78,123 +73,178 @@ class LearntRate:
     """Refusals below the rate that was refused, less half of the others: many are not about the rate."""
     is_suspicion: bool = False
     """Whether nothing but single refusals speaks for it."""
-    is_lowered: bool = False
-    """By refusals of which each alone tells little."""
-    was_blocked: bool = False
-    """For long, since it last had nothing left."""
     is_settled: bool = False
     known_at_s: float = 0.0
     """When the last refusal was known: those of calls sent before tell nothing new."""
-    accepted: int = 0
-    """Admitted since it last refused, and not refused, when the last refusal came."""
-    in_row: int = 0
-    """Refusals between which nothing was served."""
-    in_row_since_s: float = 0.0
-    """When the first of the refusals came between which nothing was served."""
-    blocked_from_s: float | None = None
-    """Since when nothing was served."""
+    blocked_at_s: float = 0.0
+    """Since when nothing is served, while calls try."""
+    try_at_s: float | None = None
+    """When the next call may try whether anything is served again."""
+    out_at_s: float | None = None
+    """When a call went out to try whose answer is still to come."""
+    refused_try_s: float = 0.0
+    """When the last try went out that was refused."""
+    refusal_takes_s: float = FIRST_TRY_S / REFUSED_WITHIN
+    tries: int = 0
+    """Calls since one was served again: each follows sooner than the one before."""
+    history: History = field(default_factory=History)
+    """Calls, since anything was served again."""
+    unheld: dict[str, History] = field(default_factory=dict)
+    """What each process sent before any of this was known."""
+    past: History = field(default_factory=History)
+    """Calls until nothing was served."""
 
     @classmethod
     def suspected(cls, per_s: float, now_s: float) -> LearntRate:
         """Single refusals, and many: a little less is tried, to see whether they become fewer."""
-        rate = max(per_s, LEAST_PER_S)
         return cls(
-            SUSPECTED_SHARE * rate,
-            now_s,
-            rate,
-            stepped_at_s=now_s,
-            known_at_s=now_s,
-            in_row_since_s=now_s,
-            is_suspicion=True,
+            SUSPECTED_SHARE * per_s, now_s, per_s, stepped_at_s=now_s, known_at_s=now_s, is_suspicion=True
         )
 
     @classmethod
-    def guessed(cls, per_s: float, now_s: float) -> LearntRate:
-        """From what went out before the first refusal, when nothing was held back."""
-        return cls(
-            max(GUESSED_SHARE * per_s, LEAST_PER_S),
-            now_s,
-            stepped_at_s=now_s,
-            known_at_s=now_s,
-            in_row_since_s=now_s,
-        )
+    def blocked(cls, unheld: dict[str, History], retry_after_s: float, now_s: float) -> LearntRate:
+        """Nothing is served any more: what was sent until then, and after how long calls are welcome."""
+        rate = cls(1.0 / FIRST_TRY_S, now_s, known_at_s=now_s, unheld=unheld)
+        rate._block(now_s)
+        rate._try_again(retry_after_s, now_s)
+        return rate
 
-    @property
-    def is_measured(self) -> bool:
-        return self.refused_per_s is not None and self.told >= 2 * LEAST_TELLING
+    # -- sending
 
-    def note_admitted(self, number: int, now_s: float) -> None:
-        """Also less than none, for those that were refused or have not gone."""
-        self.admitted = max(0, self.admitted + number)
-        if number > 0 and not self.is_settled:
-            self._grow(now_s)
+    def earliest_s(self) -> float:
+        if self.out_at_s is not None:
+            return self.out_at_s + self._refused_within_s()
+        return self.try_at_s or 0.0
 
-    def refused(self, now_s: float) -> None:
-        """At this rate: the first refusal of an episode."""
-        passed_s = max(now_s - self.refused_at_s, 0.05)
-        if self.admitted >= LEAST_TELLING:
-            self._measure(passed_s)
-            self.refused_at_s = self.in_row_since_s = now_s
-            self.admitted = self.accepted = self.in_row = 0
+    def note_sent(self, at_s: float) -> None:
+        self.admitted += 1
+        self.history.add(1, at_s)
+        if self.try_at_s is not None:
+            self.out_at_s = self.out_at_s or at_s
+        elif not self.is_settled:
+            self._grow(at_s)
+
+    def note_unsent(self, at_s: float) -> None:
+        """It was refused, or has not gone."""
+        self.admitted = max(0, self.admitted - 1)
+        (self.history if at_s > self.blocked_at_s else self.past).take_back(1, at_s)
+        if self.out_at_s == at_s:
+            self.out_at_s = None
+
+    def _refused_within_s(self) -> float:
+        return REFUSED_WITHIN * self.refusal_takes_s
+
+    # -- refusals
+
+    def refused(self, sent_at_s: float, retry_after_s: float, now_s: float) -> None:
+        """The first refusal of an episode."""
+        self.refusal_takes_s = min(max(now_s - sent_at_s, 0.5 * self.refusal_takes_s), 1.0)
+        self.known_at_s = now_s
+        if self.try_at_s is not None:
+            self.refused_try_s, self.out_at_s = sent_at_s, None
+            self._try_again(retry_after_s, now_s)
+        elif self.admitted >= LEAST_TELLING:
+            self._measure(now_s)
         else:
-            self._lower(passed_s)
-            self.in_row += 1
-        self.known_at_s = self.stepped_at_s = now_s
-        self.admitted_then, self.beyond = self.admitted, 0
+            self._lower(now_s)
+            self._block(now_s)
+            self._try_again(retry_after_s, now_s)
 
-    def _measure(self, passed_s: float) -> None:
+    def _measure(self, now_s: float) -> None:
         """What was served since it last had nothing left is its rate, or less than that."""
-        before, was_blocked = self.refused_per_s, self.was_blocked
+        before, passed_s = self.given_per_s, max(now_s - self.empty_at_s, 0.05)
         least = given = min(self.per_s, self.admitted / passed_s)
         if before is not None:
-            is_below = self.per_s <= BELOW_SHARE * before and not self.is_lowered
-            self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-            if not was_blocked:
-                given = math.sqrt(least * max(least, min(self.per_s, MOST_BEYOND * before)))
+            self.below = max(0.0, self.below + (1.0 if self.per_s <= BELOW_SHARE * before else -0.5))
+            if self._may_have_overflowed():
+                given = math.sqrt(least * self.per_s)
         is_near = before is not None and given > 0.9 * before
-        gap = 0.01 if was_blocked else max(0.01, 1 - least / self.per_s)
+        gap = max(0.01, 1 - least / given)
         self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
         self.told = min(max(self.admitted, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
-        self.refused_per_s, self.served = given, self.admitted
+        self.given_per_s = given
         self.per_s = RESUMED_SHARE * given
-        self.was_blocked = self.is_lowered = False
+        self.empty_at_s = self.stepped_at_s = now_s
+        self.admitted = self.admitted_then = self.beyond = 0
 
-    def _lower(self, passed_s: float) -> None:
+    def _may_have_overflowed(self) -> bool:
+        """Whether, at the rate that was refused, more came in between than the shallowest bucket holds."""
+        sent = 0.0
+        for last_s, amount in self.history.parts:
+            if last_s > self.empty_at_s:
+                if self.per_s * (last_s - self.empty_at_s) - sent > SHORTEST_S * self.per_s:
+                    return True
+                sent += amount
+        return False
+
+    def _lower(self, now_s: float) -> None:
         """Too few were served to measure by."""
-        if self.refused_per_s is None:
-            self.per_s = max(UNTOLD_SHARE * self.per_s, LEAST_PER_S)
-        elif passed_s > 1.0 / self.per_s:
-            told = MOST_TOLD * (self.admitted + 1) / passed_s
-            self.is_lowered = self.is_lowered or told < self.per_s
-            self.per_s = min(self.per_s, max(told, 0.5 * self.per_s))
+        passed_s = now_s - self.empty_at_s
+        if passed_s > 1.0 / self.per_s:
+            self.per_s = min(self.per_s, max(1.1 * (self.admitted + 1) / passed_s, 0.5 * self.per_s))
 
-    def is_blocked(self, now_s: float, retry_after_s: float) -> bool:
-        """Whether nothing is served: the only call that was sent since the last refusal was refused too."""
-        if self.admitted > self.accepted:
-            self.accepted, self.in_row_since_s, self.in_row = self.admitted, now_s, 0
-            return False
-        is_long = now_s - self.in_row_since_s >= BLOCKED_AFTER_S
-        return self.blocked_from_s is not None or is_long or retry_after_s > LONG_S
+    # -- while nothing is served
 
-    def block(self, now_s: float, retry_after_s: float) -> float:
-        """Nothing is served: how long to wait before the next tries, for what there will be is unknown."""
-        if self.blocked_from_s is None:
-            self.blocked_from_s = now_s
-            if not self.is_measured:
-                self.per_s = max(RESTARTED_SHARE * self.per_s, LEAST_PER_S)
-        again_s = TRIED_AGAIN_SHARE * (now_s - self.blocked_from_s)
-        wait_s = max(retry_after_s, min(again_s, LONGEST_UNTRIED_S))
-        self.was_blocked = self.was_blocked or now_s + wait_s - self.blocked_from_s > BLOCKED_S
-        self.stepped_at_s, self.admitted_then = now_s + wait_s, self.admitted
-        self.known_at_s = now_s
-        return wait_s
+    def _block(self, now_s: float) -> None:
+        self.blocked_at_s = self.refused_try_s = now_s
+        self.past, self.history = together([self.past, self.history]), History()
 
-    def blocked_for_s(self, now_s: float) -> float:
-        return now_s - self.blocked_from_s if self.blocked_from_s is not None else 0.0
+    def _try_again(self, retry_after_s: float, now_s: float) -> None:
+        if retry_after_s > ROUNDED_S:
+            latest_s = now_s + retry_after_s
+            soonest_s = latest_s - (ROUNDED_S if float(retry_after_s).is_integer() else 0.0)
+            self.refused_try_s = soonest_s - SLACK_S
+            self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
+        elif self.blocked_at_s == now_s:
+            self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s())
+        else:
+            blocked_s = now_s - self.blocked_at_s
+            end_s = self._end_after_s(now_s + SOONEST * blocked_s)
+            self.try_at_s = end_s if end_s < now_s + LATEST * blocked_s else now_s + 2 * blocked_s
+
+    def _end_after_s(self, instant_s: float) -> float:
+        """When the next window of a usual length would be over."""
+        return min((end_s for _, end_s in self._ends() if end_s >= instant_s), default=math.inf)
+
+    def _ends(self) -> list[tuple[float, float]]:
+        """Lengths that windows may have, and when what was sent first would be out of each."""
+        sent, ends = self._sent(), []
+        for length_s in USUAL_S:
+            first_s = sent.first_after(self.blocked_at_s - length_s)
+            if first_s is not None:
+                ends.append((length_s, first_s + length_s + SLACK_S))
+        return ends
+
+    def _sent(self) -> History:
+        return together([*self.unheld.values(), self.past])
+
+    def accepted(self, now_s: float) -> float | None:
+        """Whether a try was served, as far as can be told: how long after the last that was refused."""
+        if self.out_at_s is None or now_s < self.out_at_s + self._refused_within_s():
+            return None
+        return self.out_at_s
+
+    def resume(self, served_try_s: float) -> tuple[float, History] | None:
+        """Calls are served again: the window that was full, if it was one, and what was sent in it."""
+        blocked_s = served_try_s - self.blocked_at_s
+        lengths = [
+            length_s
+            for length_s, end_s in self._ends()
+            if self.refused_try_s < end_s <= served_try_s + 0.001
+            and blocked_s >= LEAST_BLOCKED * length_s
+            and length_s >= LEAST_LENGTH_S
+        ]
+        sent = self._sent()
+        self.try_at_s = self.out_at_s = None
+        self.past, self.unheld = sent, {}
+        if self.given_per_s is None:
+            self.per_s = min(self.per_s, max(LEAST_PER_S, 1.0 / max(blocked_s, 0.01)))
+        self.stepped_at_s, self.admitted_then = served_try_s, self.admitted
+        return (lengths[0], sent) if lengths else None
 
     def settle(self, per_s: float) -> None:
         """It is known what comes back when: nothing more is tried for a while."""
-        self.per_s = self.refused_per_s = per_s
+        self.per_s = self.given_per_s = per_s
         self.is_settled = True
 
     def unsettle(self, now_s: float) -> None:
@@ -202,38 +252,29 @@ class LearntRate:
         self.is_settled = False
         self.stepped_at_s, self.admitted_then = now_s, self.admitted
 
-    def serve(self, sent_at_s: float) -> None:
-        if self.blocked_from_s is not None and sent_at_s > self.known_at_s:
-            self.blocked_from_s = None
+    # -- growth
 
     def _grow(self, now_s: float) -> None:
         passed_s = now_s - self.stepped_at_s
-        if self._is_searching():
+        if self.given_per_s is None or self.per_s < SEARCHED_BELOW * self.given_per_s:
             self.per_s *= min(2 ** (max(0.0, passed_s) / SEARCH_DOUBLES_S), MOST_AT_ONCE)
             self.stepped_at_s, self.admitted_then = max(now_s, self.stepped_at_s), self.admitted
             return
-        if passed_s < self._step_s():
+        if passed_s < self._step_s(self.given_per_s):
             return
         used = (self.admitted - self.admitted_then) / (self.per_s * passed_s)
         self.stepped_at_s, self.admitted_then = now_s, self.admitted
         if used >= LEAST_USED:
-            self.per_s = self._grown()
+            self.per_s = self._grown(self.given_per_s)
 
-    def _is_searching(self) -> bool:
-        return self.refused_per_s is None or self.per_s < SEARCHED_BELOW * self.refused_per_s
-
-    def _step_s(self) -> float:
-        assert self.refused_per_s is not None
-        near = NEAR_SHARE * self.refused_per_s
-        if near <= self.per_s * 1.0001 and not self.beyond and self.is_measured:
+    def _step_s(self, near_per_s: float) -> float:
+        if near_per_s <= self.per_s * 1.0001 and not self.beyond and self.told >= 2 * LEAST_TELLING:
             return self.stay * max(STAY_S, STAY_REQUESTS / self.per_s) * min(1.0, self.told / STAY_REQUESTS)
         return max(STEP_S, STEP_REQUESTS / self.per_s)
 
-    def _grown(self) -> float:
-        assert self.refused_per_s is not None
+    def _grown(self, near_per_s: float) -> float:
         growth = min(max(UNCERTAIN / max(self.told, 1.0), LEAST_GROWTH), MOST_GROWTH)
-        near = NEAR_SHARE * self.refused_per_s
-        if self.per_s < near * 0.9999:
-            return min(self.per_s * (1 + growth), near)
+        if self.per_s < near_per_s * 0.9999:
+            return min(self.per_s * (1 + growth), near_per_s)
         self.beyond += 1
         return self.per_s * (1 + min(growth * self.beyond, MOST_GROWTH))

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
@@ -82,7 +83,8 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
-        scope.pace.add(1, booking.start_s)
+        if booking.version == UNBOOKED:
+            scope.unheld.add(1, booking.start_s)
         return Permit(
             scope.name,
             booking.cost,
@@ -104,7 +106,7 @@ class Limiter:
     def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
         with self._lock:
             scope.let_out(1)
-            scope.pace.add(1, now_s)
+            scope.unheld.add(1, now_s)
         return Permit(scope.name, priced(cost), now_s, booked=False)
 
     async def settle(
@@ -130,9 +132,10 @@ class Limiter:
             if not scope.limited:
                 return
             if refusal is not None:
-                now_s = self._state.now_s()
-                scope.pace.add(-1, now_s)
-                refusal = replace(refusal, in_flight=scope.in_flight, served_per_s=scope.pace.per_s(now_s))
+                if not permit.booked:
+                    scope.unheld.take_back(1, permit.started_at_s)
+                unheld = None if permit.booked else deepcopy(scope.unheld)
+                refusal = replace(refusal, in_flight=scope.in_flight, unheld=unheld)
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},

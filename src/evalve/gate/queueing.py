@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from evalve.gate.booking import Booking
+from evalve.gate.history import History
 from evalve.gate.messages import Cost, Limits
 from evalve.gate.state import Settlement
 
@@ -80,29 +81,6 @@ def priced(cost: Pricing) -> Cost:
 
 
 @dataclass(slots=True)
-class Pace:
-    """How many calls a second were sent lately; cheap, for it counts every call."""
-
-    second_s: float = 0.0
-    sent: int = 0
-    sent_before: int = 0
-    """In the second before."""
-
-    def add(self, number: int, at_s: float) -> None:
-        if at_s >= self.second_s + 1.0:
-            self.sent_before = self.sent if at_s < self.second_s + 2.0 else 0
-            self.second_s, self.sent = at_s, 0
-        self.sent += number
-
-    def per_s(self, now_s: float) -> float:
-        """Over the last second or two."""
-        passed_s = now_s - self.second_s
-        if self.sent_before:
-            return max(0, self.sent + self.sent_before) / (1.0 + passed_s)
-        return max(0, self.sent) / max(1.0, passed_s)
-
-
-@dataclass(slots=True)
 class Scope:
     """One scope as this process sees it. Everything in it is guarded by the limiter's lock."""
 
@@ -115,7 +93,8 @@ class Scope:
     """Whether it is known if there are limits, because some are configured or an answer came."""
     limited: bool = False
     in_flight: int = 0
-    pace: Pace = field(default_factory=Pace)
+    unheld: History = field(default_factory=History)
+    """Calls that no limit held back."""
     pilot_began_s: float | None = None
     opened_at_s: float = -math.inf
     """When calls were let out: few a second at first, then ever more, for nobody knows what is there.
@@ -123,6 +102,7 @@ class Scope:
     A provider that has enough of them then meets few that are already on their way."""
     opened: int = 0
     """How many were let out since."""
+    hesitated_at_s: float = -math.inf
     hesitations: int = 0
     is_configured: bool = False
     heard: int = 0
@@ -200,8 +180,9 @@ class Scope:
 
     def hesitate(self, now_s: float) -> None:
         """A refusal where nothing is known: few calls at first, again, to see whether they are refused."""
-        if now_s - self.opened_at_s > HESITATES_EVERY_S:
-            self.hesitations = 0 if now_s - self.opened_at_s > FORGOTTEN_S else self.hesitations + 1
+        if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
+            self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
+            self.hesitated_at_s = now_s
             if self.hesitations < MOST_HESITATIONS:
                 self.open(now_s)
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from evalve.gate.booking import Booking, ScopeState
 from evalve.gate.bucket import Sent
+from evalve.gate.history import History
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 
 SHORT_S = 2.0
@@ -27,8 +28,8 @@ class Refusal:
     retry_after_s: float
     in_flight: int = 0
     """Calls of the same process that went on; those that were never booked are known to it alone."""
-    served_per_s: float = 0.0
-    """What of the same process went through just before, the refused not counted."""
+    unheld: History | None = None
+    """What the same process has sent that no limit held back, the refused not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +149,12 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
         state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
     if settlement.answered and refusal is None:
-        state.note_served(settlement.sent, settlement.started_at_s)
+        state.note_served(settlement.sent, settlement.started_at_s, now_s)
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
+        if refusal.unheld is not None:
+            state.note_unheld(holder, refusal.unheld)
         _refused(state, settlement, refusal, now_s)
 
 
@@ -165,11 +168,11 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
         return  # calls go on at the rate, from an empty bucket
     if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
         booked_for_s = sent_at_s if settlement.booked else None
-        if not state.is_about_rate(refusal.served_per_s, sent_at_s, booked_for_s, now_s):
+        served_per_s = refusal.unheld.per_s(now_s) if refusal.unheld is not None else 0.0
+        if not state.is_about_rate(served_per_s, sent_at_s, booked_for_s, now_s):
             return
     if state.learn_rate(
         refusal.dimension,
-        refusal.served_per_s,
         retry_after_s,
         sent=settlement.sent.get("requests", Sent(sent_at_s, 0.0)) if settlement.booked else None,
         now_s=now_s,
