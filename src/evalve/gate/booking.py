@@ -203,7 +203,7 @@ class ScopeState:
         if start_s > now_s + AS_GOOD_AS_SENT_S:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, self.version, dict(cost)))
-        self.doubt.note_sent()
+        self.doubt.note_sent(start_s)
         if self.learnt is not None:
             self.learnt.note_sent(start_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
@@ -408,6 +408,7 @@ class ScopeState:
             bucket.window = Window(most, length_s, since_s=now_s)
             for last_s, amount in sent.parts:
                 bucket.window.take(amount, last_s)
+        bucket.set_level(0.0, now_s)
         self.version += 1
         bucket.since_version = self.version
 
@@ -427,7 +428,7 @@ class ScopeState:
             return True
         if learnt is None:
             if verdict == "perhaps":
-                self.learnt = LearntRate.suspected(max(served_per_s, self.doubt.sent_per_s(now_s)), now_s)
+                self.learnt = LearntRate.suspected(max(served_per_s, self.doubt.served_per_s(now_s), 1.0), now_s)
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
             return False

@@ -1,8 +1,7 @@
 """What a refusal is about: the rate of calls, or nothing that a slower pace would change. Pure.
 
 A bucket that is empty refuses nearly everything that comes, until it fills. A provider that refuses at random
-serves the calls just before and after. So refusals are counted against the calls that were sent since the
-first of them was known.
+serves the calls just before and after. So refusals count for, and calls that were sent since against.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ from typing import Literal
 
 from evalve.gate.history import History
 
-EPISODE_S = 2.0
-"""Refusals further apart have nothing to do with each other."""
-LEAST_REFUSED, LEAST_WHILE_IMMUNE = 4, 10
-CLUMP_SHARE = 0.5
-"""Of the calls sent since: as many refused as this, and calls come too fast."""
-UNANSWERED = 2
-"""The latest calls, whose refusals are still on their way."""
-MANY = 10
-"""Single refusals, within `MANY_WITHIN_S`, after which a slower pace is tried all the same."""
-MANY_WITHIN_S = 30.0
+REFUSED = 3
+"""What a refusal counts for: with more than one refused of three, the score rises."""
+TOO_FAST, TOO_FAST_WHILE_IMMUNE = 8, 20
+"""Scores: four in a row, after the first. Where one in ten is refused at random, that is one in 10,000."""
+OVER = -8
+"""The score of calls that are served: the next refusal is the first again."""
+MANY, MANY_WITHIN_S = 10, 30.0
+"""Single refusals after which a slower pace is tried all the same."""
 IMMUNE_S, LONGEST_IMMUNE_S = 60.0, 1800.0
 
 Verdict = Literal["too fast", "perhaps", "chance"]
@@ -32,8 +29,11 @@ class Doubt:
     """What is counted in one scope."""
 
     began_s: float = -1e9
-    sent: int = 0
+    """When the first refusal was known of those that count."""
     refused: int = 0
+    """Since then, of the calls sent since."""
+    sent: History = field(default_factory=History)
+    """Since then."""
     single: int = 0
     """Refusals that told nothing."""
     single_since_s: float = -1e9
@@ -45,32 +45,36 @@ class Doubt:
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process has sent that no limit held back."""
 
-    def note_sent(self) -> None:
-        self.sent += 1
+    def note_sent(self, at_s: float) -> None:
+        self.sent.add(1, at_s)
         self.sent_since += 1
 
-    def sent_per_s(self, now_s: float) -> float:
-        """Lately, by all who share the scope."""
-        return self.sent_since / max(now_s - self.single_since_s, 0.1)
+    def served_per_s(self, now_s: float) -> float:
+        """Lately, to all who share the scope."""
+        return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
 
     def judge(self, sent_at_s: float, now_s: float) -> Verdict:
-        if now_s - self.began_s > EPISODE_S:
-            self.began_s, self.sent, self.refused = now_s, 0, 0
-        elif sent_at_s >= self.began_s:
-            self.refused += 1
-        else:
+        if sent_at_s < self.began_s:
             return "chance"  # sent before the first was known: all of a clump may be refused for one reason
-        least = LEAST_REFUSED if now_s >= self.immune_until_s else LEAST_WHILE_IMMUNE
-        if self.refused >= least and self.refused >= CLUMP_SHARE * (self.sent - UNANSWERED):
+        is_immune = now_s < self.immune_until_s
+        if (score := self._score(sent_at_s)) <= OVER:
+            self.began_s, self.refused, self.sent = now_s, 0, History()
+        self.refused += 1
+        if score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
             return "too fast"
         if now_s - self.single_since_s > MANY_WITHIN_S:
             self.single, self.single_since_s, self.sent_since = 0, now_s, 0
         self.single += 1
-        return "perhaps" if self.single >= MANY and now_s >= self.immune_until_s else "chance"
+        return "perhaps" if self.single >= MANY and not is_immune else "chance"
+
+    def _score(self, sent_at_s: float) -> float:
+        """Calls sent later tell nothing yet: their refusals may be on their way."""
+        sent = sum(amount for last_s, amount in self.sent.parts if last_s < sent_at_s)
+        return REFUSED * self.refused - sent if self.began_s > 0 else OVER
 
     def absolve(self, now_s: float) -> None:
         """A slower pace was refused as well: it is not about pace."""
         is_again = now_s - self.immune_until_s < LONGEST_IMMUNE_S
         self.immune_for_s = min(2 * self.immune_for_s, LONGEST_IMMUNE_S) if is_again else IMMUNE_S
         self.immune_until_s = now_s + self.immune_for_s
-        self.single = 0
+        self.single, self.began_s = 0, -1e9

@@ -126,7 +126,7 @@ class Limiter:
                 scope.known = True
                 scope.open(self._state.now_s())
             if refusal is not None and not stated and not scope.is_configured:
-                scope.hesitate(self._state.now_s())
+                scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:
                 scope.limited = True
             if not scope.limited:

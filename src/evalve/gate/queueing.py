@@ -19,6 +19,8 @@ REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
 FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
+HESITANT, REFUSED_WITHIN = 4, 3.0
+"""So few calls go out after a first refusal, until so many times as long as it took to come."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
 
@@ -103,6 +105,9 @@ class Scope:
     opened: int = 0
     """How many were let out since."""
     hesitated_at_s: float = -math.inf
+    hesitates_until_s: float = -math.inf
+    few: int = 0
+    """Calls that may go out meanwhile."""
     hesitations: int = 0
     is_configured: bool = False
     heard: int = 0
@@ -164,6 +169,8 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
+        if now_s < self.hesitates_until_s:
+            return self.few
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
@@ -174,17 +181,22 @@ class Scope:
     def let_out(self, number: int) -> None:
         self.in_flight += number
         self.opened += number
+        self.few -= number
 
     def open(self, now_s: float) -> None:
         self.opened_at_s, self.opened = now_s, 0
 
-    def hesitate(self, now_s: float) -> None:
-        """A refusal where nothing is known: few calls at first, again, to see whether they are refused."""
+    def hesitate(self, sent_at_s: float, now_s: float) -> None:
+        """A refusal where nothing is known: few calls for a moment, to see whether they are refused too."""
         if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
             self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-            self.hesitated_at_s = now_s
             if self.hesitations < MOST_HESITATIONS:
-                self.open(now_s)
+                self.hesitated_at_s, self.few = now_s, HESITANT
+        elif sent_at_s < self.hesitated_at_s or now_s > self.hesitates_until_s:
+            return
+        else:
+            self.few += 1
+        self.hesitates_until_s = now_s + REFUSED_WITHIN * (now_s - sent_at_s)
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""
