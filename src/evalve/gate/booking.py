@@ -189,6 +189,9 @@ class ScopeState:
         if start_s > not_after_s:
             return Booking(start_s, cost, self.version, binding, granted=False)
         self.begun = True
+        version = self.version
+        if self.learnt is not None and self.learnt.out_at_s is not None:
+            version -= 1  # it books again when it is known what comes of the try that is out
         if self.probing_from_s is not None:
             self.probing_from_s = start_s + PROBED_EVERY_S
         held = self.holders.setdefault(holder, Holder())
@@ -202,7 +205,7 @@ class ScopeState:
                 held.uncharged[dimension] = held.uncharged.get(dimension, 0.0) + amount
         if start_s > now_s + AS_GOOD_AS_SENT_S:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
-            self.ahead.append((start_s, self.version, dict(cost)))
+            self.ahead.append((start_s, version, dict(cost)))
         self.doubt.note_sent(start_s)
         if self.learnt is not None:
             self.learnt.note_sent(start_s)
@@ -210,7 +213,7 @@ class ScopeState:
         return Booking(
             start_s,
             cost,
-            self.version,
+            version,
             binding,
             per_s=bound.per_s if bound else 0.0,
             under_ceiling=self.concurrency is not None,
@@ -383,11 +386,10 @@ class ScopeState:
         if sent.at_s <= learnt.known_at_s:
             return
         if bucket.window is not None:
-            if not bucket.window.is_refuted(sent.at_s):
+            if not learnt.doubt_window(bucket.window, sent.at_s, now_s):
                 bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
                 return
             bucket.window = None
-            learnt.unsettle(now_s)
         learnt.refused(sent.at_s, retry_after_s, now_s)
         if learnt.below >= MOST_BELOW_TOLD:
             self._absolve(now_s)
@@ -406,7 +408,7 @@ class ScopeState:
             most = sent.sum_after(learnt.blocked_at_s - length_s)
             learnt.settle(most / length_s)
             bucket.window = Window(most, length_s, since_s=now_s)
-            for last_s, amount in sent.parts:
+            for last_s, amount in [*sent.parts, *learnt.history.parts]:
                 bucket.window.take(amount, last_s)
         bucket.set_level(0.0, now_s)
         self.version += 1

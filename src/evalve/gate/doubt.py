@@ -15,7 +15,7 @@ REFUSED = 3
 """What a refusal counts for: with more than one refused of three, the score rises."""
 TOO_FAST, TOO_FAST_WHILE_IMMUNE = 8, 20
 """Scores: four in a row, after the first. Where one in ten is refused at random, that is one in 10,000."""
-OVER = -8
+OVER = -4
 """The score of calls that are served: the next refusal is the first again."""
 MANY, MANY_WITHIN_S = 10, 30.0
 """Single refusals after which a slower pace is tried all the same."""

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 
 from evalve.gate.history import History, together
-from evalve.gate.window import SHORTEST_S, SLACK_S, USUAL_S
+from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, SLACK_S, USUAL_S, Window
 
 LEAST_PER_S = 1.0
 LEAST_TELLING = 5
@@ -46,6 +46,11 @@ as nothing was served."""
 ROUNDED_S = 1.0
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
+MOST_TRIES = 32
+"""Calls after a window was found until they come as fast as they can."""
+MOST_DOUBTS = 2
+MUCH_LONGER = 4.0
+"""A window, than one that was refuted, to be believed."""
 LEAST_BLOCKED = 0.25
 """Of a window, for which nothing is served when it is full."""
 
@@ -85,8 +90,13 @@ class LearntRate:
     refused_try_s: float = 0.0
     """When the last try went out that was refused."""
     refusal_takes_s: float = FIRST_TRY_S / REFUSED_WITHIN
-    tries: int = 0
-    """Calls since one was served again: each follows sooner than the one before."""
+    sent_at_s: float = 0.0
+    tries: int | None = None
+    """Calls since a window was found: each follows sooner than the one before."""
+    doubts: int = 0
+    """Refusals in a window since it was found."""
+    refuted_length_s: float = 0.0
+    """The longest window that was found and was none."""
     history: History = field(default_factory=History)
     """Calls, since anything was served again."""
     unheld: dict[str, History] = field(default_factory=dict)
@@ -114,11 +124,16 @@ class LearntRate:
     def earliest_s(self) -> float:
         if self.out_at_s is not None:
             return self.out_at_s + self._refused_within_s()
+        if self.tries is not None:
+            return self.sent_at_s + self._refused_within_s() / self.tries
         return self.try_at_s or 0.0
 
     def note_sent(self, at_s: float) -> None:
         self.admitted += 1
         self.history.add(1, at_s)
+        self.sent_at_s = at_s
+        if self.tries is not None:
+            self.tries = self.tries + 1 if self.tries < MOST_TRIES else None
         if self.try_at_s is not None:
             self.out_at_s = self.out_at_s or at_s
         elif not self.is_settled:
@@ -181,7 +196,19 @@ class LearntRate:
         """Too few were served to measure by."""
         passed_s = now_s - self.empty_at_s
         if passed_s > 1.0 / self.per_s:
-            self.per_s = min(self.per_s, max(1.1 * (self.admitted + 1) / passed_s, 0.5 * self.per_s))
+            self.per_s = min(self.per_s, 1.1 * (self.admitted + 1) / passed_s)
+
+    def doubt_window(self, window: Window, sent_at_s: float, now_s: float) -> bool:
+        """Whether what was found out to be a window is none, by a refusal soon afterwards."""
+        if sent_at_s > window.since_s + 2 * window.length_s:
+            return False
+        self.doubts += 1
+        if self.doubts < MOST_DOUBTS and window.used(sent_at_s) >= NEARLY_FULL * window.most:
+            window.slack_s = min(2 * window.slack_s, MOST_SLACK * window.length_s)
+            return False
+        self.refuted_length_s, self.given_per_s, self.tries = window.length_s, None, None
+        self.unsettle(now_s)
+        return True
 
     # -- while nothing is served
 
@@ -232,7 +259,7 @@ class LearntRate:
             for length_s, end_s in self._ends()
             if self.refused_try_s < end_s <= served_try_s + 0.001
             and blocked_s >= LEAST_BLOCKED * length_s
-            and length_s >= LEAST_LENGTH_S
+            and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
         ]
         sent = self._sent()
         self.try_at_s = self.out_at_s = None
@@ -240,7 +267,10 @@ class LearntRate:
         if self.given_per_s is None:
             self.per_s = min(self.per_s, max(LEAST_PER_S, 1.0 / max(blocked_s, 0.01)))
         self.stepped_at_s, self.admitted_then = served_try_s, self.admitted
-        return (lengths[0], sent) if lengths else None
+        if not lengths:
+            return None
+        self.tries, self.doubts = 1, 0
+        return lengths[0], sent
 
     def settle(self, per_s: float) -> None:
         """It is known what comes back when: nothing more is tried for a while."""

@@ -92,11 +92,6 @@ class Window:
         until_s = at_s + self.length_s / SLOTS  # the last part may go on beyond it
         return sum(amount for last_s, amount in self.taken if at_s - self.length_s < last_s <= until_s)
 
-    def is_refuted(self, sent_at_s: float) -> bool:
-        """By a refusal of a call that there was much room for, soon after it was found."""
-        is_new = sent_at_s < self.since_s + 2 * self.length_s
-        return is_new and self.used(sent_at_s) < NEARLY_FULL * self.most
-
     def refused(self, sent_at_s: float) -> None:
         """A call that there was room for.
 
