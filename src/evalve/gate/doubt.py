@@ -15,6 +15,8 @@ REFUSED = 3
 """What a refusal counts for: with more than one refused of three, the score rises."""
 TOO_FAST, TOO_FAST_WHILE_IMMUNE = 8, 20
 """Scores: four in a row, after the first. Where one in ten is refused at random, that is one in 10,000."""
+MOST_SENT = 64
+"""Calls after which an episode is over in any case."""
 OVER = -4
 """The score of calls that are served: the next refusal is the first again."""
 MANY, MANY_WITHIN_S = 10, 30.0
@@ -32,8 +34,8 @@ class Doubt:
     """When the first refusal was known of those that count."""
     refused: int = 0
     """Since then, of the calls sent since."""
-    sent: History = field(default_factory=History)
-    """Since then."""
+    sent: list[float] = field(default_factory=list)
+    """When calls started since then."""
     single: int = 0
     """Refusals that told nothing."""
     single_since_s: float = -1e9
@@ -46,7 +48,8 @@ class Doubt:
     """What each process has sent that no limit held back."""
 
     def note_sent(self, at_s: float) -> None:
-        self.sent.add(1, at_s)
+        if len(self.sent) < MOST_SENT:
+            self.sent.append(at_s)
         self.sent_since += 1
 
     def served_per_s(self, now_s: float) -> float:
@@ -58,7 +61,7 @@ class Doubt:
             return "chance"  # sent before the first was known: all of a clump may be refused for one reason
         is_immune = now_s < self.immune_until_s
         if (score := self._score(sent_at_s)) <= OVER:
-            self.began_s, self.refused, self.sent = now_s, 0, History()
+            self.began_s, self.refused, self.sent = now_s, 0, []
         self.refused += 1
         if score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
             return "too fast"
@@ -67,10 +70,11 @@ class Doubt:
         self.single += 1
         return "perhaps" if self.single >= MANY and not is_immune else "chance"
 
-    def _score(self, sent_at_s: float) -> float:
+    def _score(self, sent_at_s: float) -> int:
         """Calls sent later tell nothing yet: their refusals may be on their way."""
-        sent = sum(amount for last_s, amount in self.sent.parts if last_s < sent_at_s)
-        return REFUSED * self.refused - sent if self.began_s > 0 else OVER
+        if len(self.sent) == MOST_SENT or self.began_s < 0:
+            return OVER
+        return REFUSED * self.refused - sum(at_s < sent_at_s for at_s in self.sent)
 
     def absolve(self, now_s: float) -> None:
         """A slower pace was refused as well: it is not about pace."""

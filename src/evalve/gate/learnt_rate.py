@@ -18,7 +18,7 @@ from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, SLACK_S, USU
 LEAST_PER_S = 1.0
 LEAST_TELLING = 5
 """Calls; what fewer tell about the rate is as much chance, such as another process that has just begun."""
-BELOW_SHARE = 0.97
+BELOW_SHARE, FADES = 0.92, 0.95
 SURE, TOLD_BY_GAP = 0.1, 14.0
 """The further what was served and what was refused are apart, the less was told."""
 SUSPECTED_SHARE = 0.85
@@ -74,6 +74,8 @@ class LearntRate:
     """How often as long as the first time growth stops near the rate that was refused."""
     beyond: int = 0
     """Steps beyond that rate: each is larger than the one before."""
+    best_per_s: float = 0.0
+    """The most that it gave; it fades with every refusal."""
     below: float = 0.0
     """Refusals below the rate that was refused, less half of the others: many are not about the rate."""
     is_suspicion: bool = False
@@ -170,24 +172,28 @@ class LearntRate:
         before, passed_s = self.given_per_s, max(now_s - self.empty_at_s, 0.05)
         least = given = min(self.per_s, self.admitted / passed_s)
         if before is not None:
-            self.below = max(0.0, self.below + (1.0 if self.per_s <= BELOW_SHARE * before else -0.5))
-            if self._may_have_overflowed():
-                given = math.sqrt(least * self.per_s)
+            self.below = max(0.0, self.below + (1.0 if self.per_s <= BELOW_SHARE * self.best_per_s else -0.5))
+            between = math.sqrt(least * self.per_s)
+            if self._may_have_overflowed(between):
+                given = between
         is_near = before is not None and given > 0.9 * before
         gap = max(0.01, 1 - least / given)
         self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
         self.told = min(max(self.admitted, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
         self.given_per_s = given
+        self.best_per_s *= FADES
+        if self.admitted >= 2 * LEAST_TELLING:
+            self.best_per_s = max(given, self.best_per_s)
         self.per_s = RESUMED_SHARE * given
         self.empty_at_s = self.stepped_at_s = now_s
         self.admitted = self.admitted_then = self.beyond = 0
 
-    def _may_have_overflowed(self) -> bool:
-        """Whether, at the rate that was refused, more came in between than the shallowest bucket holds."""
+    def _may_have_overflowed(self, per_s: float) -> bool:
+        """Whether, at that rate, more came in between than the shallowest bucket holds."""
         sent = 0.0
         for last_s, amount in self.history.parts:
             if last_s > self.empty_at_s:
-                if self.per_s * (last_s - self.empty_at_s) - sent > SHORTEST_S * self.per_s:
+                if last_s - self.empty_at_s - sent / per_s > SHORTEST_S:
                     return True
                 sent += amount
         return False

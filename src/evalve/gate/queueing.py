@@ -19,7 +19,7 @@ REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
 FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
-HESITANT, REFUSED_WITHIN = 4, 3.0
+HESITANT, REFUSED_WITHIN = 3, 3.0
 """So few calls go out after a first refusal, until so many times as long as it took to come."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
