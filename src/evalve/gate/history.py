@@ -55,6 +55,16 @@ class History:
     def sum_after(self, instant_s: float) -> float:
         return sum(amount for last_s, amount in self.parts if last_s > instant_s)
 
+    def most_within(self, length_s: float) -> float:
+        """In any time of that length."""
+        return max(
+            (
+                sum(amount for last_s, amount in self.parts if begin_s <= last_s < begin_s + length_s)
+                for begin_s, _ in self.parts
+            ),
+            default=0.0,
+        )
+
     def first_after(self, instant_s: float) -> float | None:
         """When the first was sent after that, at the earliest."""
         before_s = self.began_s

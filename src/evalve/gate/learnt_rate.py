@@ -26,7 +26,7 @@ RESUMED_SHARE = 0.94
 """Of the rate that was refused, used at first."""
 STEP_S, STEP_REQUESTS = 0.5, 10.0
 """Growth takes a step after so long and so many …"""
-SEARCH_DOUBLES_S, MOST_AT_ONCE = 0.3, 2.0
+SEARCH_DOUBLES_S, MOST_AT_ONCE = 0.3, 1.25
 """… and doubles in so long while nothing is known, but with one call grows no more than so many times."""
 UNCERTAIN, LEAST_GROWTH, MOST_GROWTH = 3.0, 0.02, 0.15
 """A step is so many calls of those that the rate was measured by, but no less and no more of the rate."""
@@ -49,8 +49,10 @@ LEAST_LENGTH_S = 1.0
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
 MOST_DOUBTS = 2
-MUCH_LONGER = 4.0
+MUCH_LONGER = 8.0
 """A window, than one that was refuted, to be believed."""
+NEARLY = 1.2
+"""Times what a window held when it was full, at most, was ever served within its length."""
 LEAST_BLOCKED = 0.25
 """Of a window, for which nothing is served when it is full."""
 
@@ -202,7 +204,8 @@ class LearntRate:
         """Too few were served to measure by."""
         passed_s = now_s - self.empty_at_s
         if passed_s > 1.0 / self.per_s:
-            self.per_s = min(self.per_s, 1.1 * (self.admitted + 1) / passed_s)
+            least = 0.5 * self.per_s if self.given_per_s is not None else 0.0
+            self.per_s = min(self.per_s, max(1.1 * (self.admitted + 1) / passed_s, least))
 
     def doubt_window(self, window: Window, sent_at_s: float, now_s: float) -> bool:
         """Whether what was found out to be a window is none, by a refusal soon afterwards."""
@@ -259,15 +262,15 @@ class LearntRate:
 
     def resume(self, served_try_s: float) -> tuple[float, History] | None:
         """Calls are served again: the window that was full, if it was one, and what was sent in it."""
-        blocked_s = served_try_s - self.blocked_at_s
+        blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
         lengths = [
             length_s
             for length_s, end_s in self._ends()
-            if self.refused_try_s < end_s <= served_try_s + 0.001
+            if self.refused_try_s < end_s <= served_try_s + SLACK_S
             and blocked_s >= LEAST_BLOCKED * length_s
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
+            and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
         ]
-        sent = self._sent()
         self.try_at_s = self.out_at_s = None
         self.past, self.unheld = sent, {}
         if self.given_per_s is None:
