@@ -390,7 +390,8 @@ class ScopeState:
                 bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
                 return
             bucket.window = None
-        learnt.refused(sent.at_s, retry_after_s, now_s)
+        ahead = sum(start_s > now_s for start_s, _, _ in self.ahead)
+        learnt.refused(sent.at_s, retry_after_s, now_s, ahead=ahead)
         if learnt.below >= MOST_BELOW_TOLD:
             self._absolve(now_s)
             return
@@ -416,7 +417,10 @@ class ScopeState:
 
     def note_unheld(self, holder: str, sent: History) -> None:
         """Before it knew of any limit."""
-        (self.learnt or self.doubt).unheld[holder] = sent
+        if self.learnt is None:
+            self.doubt.unheld[holder] = sent
+        elif self.learnt.try_at_s is not None:
+            self.learnt.unheld[holder] = sent
 
     def is_about_rate(
         self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float

@@ -76,6 +76,8 @@ class LearntRate:
     """How often as long as the first time growth stops near the rate that was refused."""
     beyond: int = 0
     """Steps beyond that rate: each is larger than the one before."""
+    most_per_s: float = math.inf
+    """What it gives at most, by when it surely had nothing left twice."""
     best_per_s: float = 0.0
     """The most that it gave; it fades with every refusal."""
     below: float = 0.0
@@ -102,11 +104,12 @@ class LearntRate:
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
     history: History = field(default_factory=History)
-    """Calls, since anything was served again."""
+    """Calls, since there was last nothing left."""
+    history_began_s: float = 0.0
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process sent before any of this was known."""
     past: History = field(default_factory=History)
-    """Calls until nothing was served."""
+    """Calls before."""
 
     @classmethod
     def suspected(cls, per_s: float, now_s: float) -> LearntRate:
@@ -146,7 +149,7 @@ class LearntRate:
     def note_unsent(self, at_s: float) -> None:
         """It was refused, or has not gone."""
         self.admitted = max(0, self.admitted - 1)
-        (self.history if at_s > self.blocked_at_s else self.past).take_back(1, at_s)
+        (self.history if at_s > self.history_began_s else self.past).take_back(1, at_s)
         if self.out_at_s == at_s:
             self.out_at_s = None
 
@@ -155,57 +158,60 @@ class LearntRate:
 
     # -- refusals
 
-    def refused(self, sent_at_s: float, retry_after_s: float, now_s: float) -> None:
-        """The first refusal of an episode."""
+    def refused(self, sent_at_s: float, retry_after_s: float, now_s: float, *, ahead: int = 0) -> None:
+        """The first refusal of an episode; `ahead` were admitted for later."""
         self.refusal_takes_s = min(max(now_s - sent_at_s, 0.5 * self.refusal_takes_s), 1.0)
         self.known_at_s = now_s
         if self.try_at_s is not None:
             self.refused_try_s, self.out_at_s = sent_at_s, None
             self._try_again(retry_after_s, now_s)
-        elif self.admitted >= LEAST_TELLING:
-            self._measure(now_s)
+        elif (served := self.admitted - ahead) >= LEAST_TELLING:
+            self._measure(served, now_s)
+            self.admitted = ahead
         else:
-            self._lower(now_s)
+            self._lower(max(0, served), now_s)
             self._block(now_s)
             self._try_again(retry_after_s, now_s)
 
-    def _measure(self, now_s: float) -> None:
+    def _measure(self, served: int, now_s: float) -> None:
         """What was served since it last had nothing left is its rate, or less than that."""
         before, passed_s = self.given_per_s, max(now_s - self.empty_at_s, 0.05)
-        least = given = min(self.per_s, self.admitted / passed_s)
+        least = given = min(self.per_s, served / passed_s)
         if before is not None:
             self.below = max(0.0, self.below + (1.0 if self.per_s <= BELOW_SHARE * self.best_per_s else -0.5))
-            between = math.sqrt(least * self.per_s)
-            if self._may_have_overflowed(between):
-                given = between
+        between = math.sqrt(least * self.per_s)
+        if self._may_have_overflowed(between):
+            given = min(between, max(least, self.most_per_s))
+        else:
+            self.most_per_s = (served + 1) / passed_s
         is_near = before is not None and given > 0.9 * before
         gap = max(0.01, 1 - least / given)
         self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
-        self.told = min(max(self.admitted, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
+        self.told = min(max(served, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
         self.given_per_s = given
         self.best_per_s *= FADES
-        if self.admitted >= 2 * LEAST_TELLING:
-            self.best_per_s = max(given, self.best_per_s)
+        if served >= 2 * LEAST_TELLING:
+            self.best_per_s = max(least, self.best_per_s)
         self.per_s = RESUMED_SHARE * given
         self.empty_at_s = self.stepped_at_s = now_s
-        self.admitted = self.admitted_then = self.beyond = 0
+        self._begin_history(now_s)
+        self.admitted_then = self.beyond = 0
 
     def _may_have_overflowed(self, per_s: float) -> bool:
         """Whether, at that rate, more came in between than the shallowest bucket holds."""
         sent = 0.0
         for last_s, amount in self.history.parts:
-            if last_s > self.empty_at_s:
-                if last_s - self.empty_at_s - sent / per_s > SHORTEST_S:
-                    return True
-                sent += amount
+            sent += amount
+            if last_s - self.empty_at_s - sent / per_s > SHORTEST_S:
+                return True
         return False
 
-    def _lower(self, now_s: float) -> None:
+    def _lower(self, served: int, now_s: float) -> None:
         """Too few were served to measure by."""
         passed_s = now_s - self.empty_at_s
         if passed_s > 1.0 / self.per_s:
             least = 0.5 * self.per_s if self.given_per_s is not None else 0.0
-            self.per_s = min(self.per_s, max(1.1 * (self.admitted + 1) / passed_s, least))
+            self.per_s = min(self.per_s, max(1.1 * (served + 1) / passed_s, least))
 
     def doubt_window(self, window: Window, sent_at_s: float, now_s: float) -> bool:
         """Whether what was found out to be a window is none, by a refusal soon afterwards."""
@@ -223,7 +229,11 @@ class LearntRate:
 
     def _block(self, now_s: float) -> None:
         self.blocked_at_s = self.refused_try_s = now_s
+        self._begin_history(now_s)
+
+    def _begin_history(self, now_s: float) -> None:
         self.past, self.history = together([self.past, self.history]), History()
+        self.history_began_s = now_s
 
     def _try_again(self, retry_after_s: float, now_s: float) -> None:
         if retry_after_s > ROUNDED_S:

@@ -134,8 +134,7 @@ class Limiter:
             if refusal is not None:
                 if not permit.booked:
                     scope.unheld.take_back(1, permit.started_at_s)
-                unheld = None if permit.booked else deepcopy(scope.unheld)
-                refusal = replace(refusal, in_flight=scope.in_flight, unheld=unheld)
+                refusal = replace(refusal, in_flight=scope.in_flight)
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},
@@ -145,6 +144,7 @@ class Limiter:
                 refusal=refusal,
                 version=permit.version,
                 sent=permit.sent,
+                unheld=None if permit.booked else deepcopy(scope.unheld),
             )
             scope.settlements.append(settlement)
             if scope.takes_along() and refusal is None:

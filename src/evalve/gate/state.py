@@ -28,8 +28,6 @@ class Refusal:
     retry_after_s: float
     in_flight: int = 0
     """Calls of the same process that went on; those that were never booked are known to it alone."""
-    unheld: History | None = None
-    """What the same process has sent that no limit held back, the refused not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,8 @@ class Settlement:
     """Of the booking."""
     sent: Mapping[Dimension, Sent] = field(default_factory=dict)
     """From the booking."""
+    unheld: History | None = None
+    """For a call that no limit held back: all of the same process, the refused not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,13 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if settlement.answered:
         state.observe(settlement.stated, now_s, _sent(settlement))
     refusal = settlement.refusal
+    if settlement.unheld is not None and not state.stated:
+        state.note_unheld(holder, settlement.unheld)
     if settlement.answered and refusal is None:
         state.note_served(settlement.sent, settlement.started_at_s, now_s)
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
-        if refusal.unheld is not None:
-            state.note_unheld(holder, refusal.unheld)
         _refused(state, settlement, refusal, now_s)
 
 
@@ -168,7 +168,7 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
         return  # calls go on at the rate, from an empty bucket
     if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
         booked_for_s = sent_at_s if settlement.booked else None
-        served_per_s = refusal.unheld.per_s(now_s) if refusal.unheld is not None else 0.0
+        served_per_s = settlement.unheld.per_s(now_s) if settlement.unheld is not None else 0.0
         if not state.is_about_rate(served_per_s, sent_at_s, booked_for_s, now_s):
             return
     if state.learn_rate(
