@@ -390,8 +390,7 @@ class ScopeState:
                 bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
                 return
             bucket.window = None
-        ahead = sum(start_s > now_s for start_s, _, _ in self.ahead)
-        learnt.refused(sent.at_s, retry_after_s, now_s, ahead=ahead)
+        learnt.refused(sent.at_s, retry_after_s, now_s)
         if learnt.below >= MOST_BELOW_TOLD:
             self._absolve(now_s)
             return

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evalve.gate.history import History
 from evalve.gate.messages import Stated
 from evalve.gate.window import SHORTEST_S, Window, usual_length_s
 
@@ -59,8 +60,6 @@ BUSY_S, BUSY_SHARE = 1.0, 0.6
 MOST_SURPRISES = 2
 TRIED_SHARE, TRIED_S = 0.3, 1.0
 """From so much use by others on, it is tried whether there are any, with so much of the rate."""
-FIRST_PART_S, MOST_PARTS = 0.05, 16
-"""A burst is remembered in so many parts, which become longer with it."""
 LEAST_SHOWN_S = 0.1
 """No bucket is taken to be shallower, in seconds of its rate."""
 
@@ -98,9 +97,8 @@ class Burst:
     """When the last call started that was served."""
     length_s: float = 0.0
     """How long a window would be that the burst has filled."""
-    log: list[list[float]] = field(default_factory=list)
-    """What was taken since, and shortly before, in parts: when the last of each started, and how much."""
-    part_s: float = FIRST_PART_S
+    log: History = field(default_factory=History)
+    """What was taken since, and shortly before."""
     supports: int = 0
     """Refusals that speak for such a window."""
 
@@ -109,19 +107,9 @@ class Burst:
         if self.over_s <= start_s:
             self.began_s = self.over_s = start_s
             self.base, self.refused = taken, 0.0
-            self.log = [part for part in self.log if part[0] > start_s - SHORT_WINDOW_S]
-            self.part_s = FIRST_PART_S
+            self.log.forget(start_s - SHORT_WINDOW_S)
         self.over_s += cost / per_s
-        if self.log and start_s < self.log[-1][0] + self.part_s:
-            self.log[-1][1] += cost
-            return
-        self.log.append([start_s, cost])
-        if len(self.log) > MOST_PARTS:
-            self.part_s *= 2
-            later = self.log[1::2]
-            self.log = [
-                [late[0], early[1] + late[1]] for early, late in zip(self.log[::2], later, strict=False)
-            ]
+        self.log.add(cost, start_s)
 
     def is_blocked(self) -> bool:
         """Whether nothing was served that was sent after the last refusal was known."""
@@ -215,7 +203,7 @@ class Bucket:
 
     def _is_busy(self, now_s: float) -> bool:
         """Whether so much was taken lately that a refusal may be about it."""
-        lately = sum(amount for last_s, amount in self.burst.log if last_s > now_s - BUSY_S)
+        lately = self.burst.log.sum_after(now_s - BUSY_S)
         return lately >= BUSY_SHARE * BUSY_S * self.per_s
 
     def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
@@ -244,7 +232,7 @@ class Bucket:
         """From now on, when one is full."""
         length_s = usual_length_s(max(length_s, SHORTEST_S))
         self.window = Window(self.per_s * length_s, length_s, since_s=now_s)
-        for last_s, amount in self.burst.log:
+        for last_s, amount in self.burst.log.parts:
             if last_s <= now_s:
                 self.window.take(amount, last_s)
         self.window.fill(now_s)

@@ -45,6 +45,8 @@ class History:
         """What was sent until then."""
         while self.parts and self.parts[0][0] <= before_s:
             self.began_s = self.parts.pop(0)[0]
+        if not self.parts:
+            self.part_s = FIRST_PART_S
 
     def _shorten(self, before_s: float) -> None:
         self.forget(before_s)

@@ -46,6 +46,7 @@ as nothing was served."""
 ROUNDED_S = 1.0
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
+MOST_LATEST = 16
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
 MOST_DOUBTS = 2
@@ -96,7 +97,8 @@ class LearntRate:
     refused_try_s: float = 0.0
     """When the last try went out that was refused."""
     refusal_takes_s: float = FIRST_TRY_S / REFUSED_WITHIN
-    sent_at_s: float = 0.0
+    latest_s: list[float] = field(default_factory=list)
+    """When the latest calls were sent, or will be."""
     tries: int | None = None
     """Calls since a window was found: each follows sooner than the one before."""
     doubts: int = 0
@@ -131,14 +133,14 @@ class LearntRate:
     def earliest_s(self) -> float:
         if self.out_at_s is not None:
             return self.out_at_s + self._refused_within_s()
-        if self.tries is not None:
-            return self.sent_at_s + self._refused_within_s() / self.tries
+        if self.tries is not None and self.latest_s:
+            return self.latest_s[-1] + self._refused_within_s() / self.tries
         return self.try_at_s or 0.0
 
     def note_sent(self, at_s: float) -> None:
         self.admitted += 1
         self.history.add(1, at_s)
-        self.sent_at_s = at_s
+        self.latest_s = [*self.latest_s[1 - MOST_LATEST :], at_s]
         if self.tries is not None:
             self.tries = self.tries + 1 if self.tries < MOST_TRIES else None
         if self.try_at_s is not None:
@@ -149,25 +151,31 @@ class LearntRate:
     def note_unsent(self, at_s: float) -> None:
         """It was refused, or has not gone."""
         self.admitted = max(0, self.admitted - 1)
+        if at_s in self.latest_s:
+            self.latest_s.remove(at_s)
         (self.history if at_s > self.history_began_s else self.past).take_back(1, at_s)
         if self.out_at_s == at_s:
             self.out_at_s = None
+
+    def _sent_after(self, instant_s: float) -> int:
+        """Calls of which nobody knows yet whether they are refused."""
+        return sum(at_s > instant_s for at_s in self.latest_s)
 
     def _refused_within_s(self) -> float:
         return REFUSED_WITHIN * self.refusal_takes_s
 
     # -- refusals
 
-    def refused(self, sent_at_s: float, retry_after_s: float, now_s: float, *, ahead: int = 0) -> None:
-        """The first refusal of an episode; `ahead` were admitted for later."""
+    def refused(self, sent_at_s: float, retry_after_s: float, now_s: float) -> None:
+        """The first refusal of an episode."""
         self.refusal_takes_s = min(max(now_s - sent_at_s, 0.5 * self.refusal_takes_s), 1.0)
         self.known_at_s = now_s
         if self.try_at_s is not None:
             self.refused_try_s, self.out_at_s = sent_at_s, None
             self._try_again(retry_after_s, now_s)
-        elif (served := self.admitted - ahead) >= LEAST_TELLING:
+        elif (served := self.admitted - self._sent_after(sent_at_s)) >= LEAST_TELLING:
             self._measure(served, now_s)
-            self.admitted = ahead
+            self.admitted -= served
         else:
             self._lower(max(0, served), now_s)
             self._block(now_s)

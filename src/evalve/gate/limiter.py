@@ -353,6 +353,11 @@ class Limiter:
         """While we waited for the first answer, another process may have been refused."""
         if scope.known and not scope.limited:
             scope.limited = await self._is_remembered(scope.name)
+            if scope.limited:
+                with self._lock:
+                    scope.settlements.append(
+                        Settlement({}, {}, self._state.now_s(), unheld=deepcopy(scope.unheld))
+                    )
 
     async def _reached(self, scope: Scope, booking: Booking) -> bool:
         """Wait for the booked instant; false, with the booking given back, if limits changed meanwhile."""
