@@ -388,11 +388,11 @@ class Bucket:
             self.set_level(ours + min(lack, self.per_s), at_s)
 
     def _seems_a_window(self, now_s: float) -> bool:
-        """Less flows in than should, as where others use it, and a refusal has surprised."""
+        """Less flows in than should, as where others use it, although it would be over soon."""
         is_short = self.depth_known and self.depth <= SHORT_WINDOW_S * self.per_s
-        is_doubted = now_s - self.burst.refused_at_s <= SUPPORTED_WITHIN_S
         is_free = now_s >= self.windows_refuted_until_s
-        return is_short and is_doubted and is_free and self.others_per_s > WINDOW_SHARE * self.per_s
+        least_per_s = max(WINDOW_SHARE, WHOLE / self.depth) * self.per_s
+        return is_short and is_free and self.others_per_s > least_per_s
 
     def _is_tried(self, remaining: float, now_s: float) -> bool:
         """Headers say for long that nothing is there, and calls are served: whether it is true is tried."""
