@@ -193,13 +193,16 @@ class Bucket:
         if self.window is not None:
             self._refuse_in_window(self.window, sent, now_s)
         elif now_s >= self.windows_refuted_until_s:
-            self._doubt_flow(self._length_s(served, is_empty), retry_after_s, now_s)
+            self._doubt_flow(self._length_s(served, is_empty, now_s), retry_after_s, now_s)
         burst.refused += cost
         burst.refused_at_s, burst.refused_taken = now_s, sent.taken
 
-    def _length_s(self, served: float, is_empty: bool) -> float:
+    def _length_s(self, served: float, is_empty: bool, now_s: float) -> float:
         """How long a window would be that so much has filled, or that headers say is full."""
-        return max(served, self.depth if is_empty and self.depth_known else 0.0) / self.per_s
+        depth = self.depth if self.depth_known and now_s >= self.refuted_until_s else 0.0
+        if is_empty and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
+            return (depth + WHOLE) / self.per_s
+        return max(served, depth if is_empty else 0.0) / self.per_s
 
     def _is_busy(self, now_s: float) -> bool:
         """Whether so much was taken lately that a refusal may be about it."""
@@ -231,7 +234,7 @@ class Bucket:
     def count_in_windows(self, length_s: float, now_s: float) -> Window:
         """From now on, when one is full."""
         length_s = usual_length_s(max(length_s, SHORTEST_S))
-        self.window = Window(self.per_s * length_s, length_s, since_s=now_s)
+        self.window = Window.of(self.per_s, length_s, now_s)
         for last_s, amount in self.burst.log.parts:
             if last_s <= now_s:
                 self.window.take(amount, last_s)
@@ -391,7 +394,7 @@ class Bucket:
         """Less flows in than should, as where others use it, although it would be over soon."""
         is_short = self.depth_known and self.depth <= SHORT_WINDOW_S * self.per_s
         is_free = now_s >= self.windows_refuted_until_s
-        least_per_s = max(WINDOW_SHARE, WHOLE / self.depth) * self.per_s
+        least_per_s = max(WINDOW_SHARE, 0.5 * WHOLE / self.depth) * self.per_s
         return is_short and is_free and self.others_per_s > least_per_s
 
     def _is_tried(self, remaining: float, now_s: float) -> bool:

@@ -19,6 +19,9 @@ FIRST_SLACK, MOST_SLACK = 0.05, 0.1
 NEARLY_FULL = 0.8
 """A refusal when so much of the window was used comes from a call that arrived a moment early."""
 
+MUCH_WASTED = 0.9
+"""Of what a window holds: what fits wholly, if it is less."""
+
 SHORTEST_S = 0.25
 USUAL_S = (SHORTEST_S, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 
@@ -44,6 +47,10 @@ class Window:
 
     def __post_init__(self) -> None:
         self.slack_s = self.slack_s or min(SLACK_S, FIRST_SLACK * self.length_s)
+
+    @classmethod
+    def of(cls, per_s: float, length_s: float, since_s: float) -> Window:
+        return cls(per_s * _whole_s(per_s, length_s), _whole_s(per_s, length_s), since_s=since_s)
 
     def earliest_s(self, cost: float) -> float:
         """From when on there is room for it, never before what was booked already.
@@ -114,5 +121,11 @@ class Window:
 
     def _shorten(self, length_s: float) -> None:
         per_s = self.most / self.length_s
-        self.length_s = min(self.length_s, usual_length_s(max(length_s, SHORTEST_S)))
+        self.length_s = min(self.length_s, _whole_s(per_s, usual_length_s(max(length_s, SHORTEST_S))))
         self.most = per_s * self.length_s
+
+
+def _whole_s(per_s: float, length_s: float) -> float:
+    """Less, where much would be wasted: of five a second, a quarter of a second holds one and a fifth."""
+    whole = max(1.0, math.floor(per_s * length_s))
+    return whole / per_s if whole < MUCH_WASTED * per_s * length_s else length_s
