@@ -200,7 +200,8 @@ class Bucket:
     def _length_s(self, served: float, is_empty: bool, now_s: float) -> float:
         """How long a window would be that so much has filled, or that headers say is full."""
         depth = self.depth if self.depth_known and now_s >= self.refuted_until_s else 0.0
-        if is_empty and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
+        is_ours = self.others_per_s <= WINDOW_SHARE * self.per_s
+        if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
             return (depth + WHOLE) / self.per_s
         return max(served, depth if is_empty else 0.0) / self.per_s
 
@@ -391,11 +392,11 @@ class Bucket:
             self.set_level(ours + min(lack, self.per_s), at_s)
 
     def _seems_a_window(self, now_s: float) -> bool:
-        """Less flows in than should, as where others use it, although it would be over soon."""
+        """Less flows in than should, as where others use it, and a refusal has surprised."""
         is_short = self.depth_known and self.depth <= SHORT_WINDOW_S * self.per_s
+        is_doubted = now_s - self.burst.refused_at_s <= SUPPORTED_WITHIN_S
         is_free = now_s >= self.windows_refuted_until_s
-        least_per_s = max(WINDOW_SHARE, 0.5 * WHOLE / self.depth) * self.per_s
-        return is_short and is_free and self.others_per_s > least_per_s
+        return is_short and is_doubted and is_free and self.others_per_s > WINDOW_SHARE * self.per_s
 
     def _is_tried(self, remaining: float, now_s: float) -> bool:
         """Headers say for long that nothing is there, and calls are served: whether it is true is tried."""

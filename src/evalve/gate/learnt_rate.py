@@ -77,7 +77,7 @@ class LearntRate:
     """How often as long as the first time growth stops near the rate that was refused."""
     beyond: int = 0
     """Steps beyond that rate: each is larger than the one before."""
-    most_per_s: float = math.inf
+    most_per_s: float = 1e9
     """What it gives at most, by when it surely had nothing left twice."""
     best_per_s: float = 0.0
     """The most that it gave; it fades with every refusal."""
@@ -105,13 +105,13 @@ class LearntRate:
     """Refusals in a window since it was found."""
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
-    history: History = field(default_factory=History)
-    """Calls, since there was last nothing left."""
     history_began_s: float = 0.0
-    unheld: dict[str, History] = field(default_factory=dict)
-    """What each process sent before any of this was known."""
+    history: History = field(default_factory=History)
+    """Calls since there was last nothing left."""
     past: History = field(default_factory=History)
     """Calls before."""
+    unheld: dict[str, History] = field(default_factory=dict)
+    """What each process sent before any of this was known."""
 
     @classmethod
     def suspected(cls, per_s: float, now_s: float) -> LearntRate:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from typing import Any
 
 from evalve.gate.booking import Holder, ScopeState
 from evalve.gate.bucket import Bucket, Burst, Trial
 from evalve.gate.doubt import Doubt
+from evalve.gate.history import History
 from evalve.gate.learnt_rate import LearntRate
 from evalve.gate.period import Period
 from evalve.gate.places import Line, ShownCeiling
 from evalve.gate.window import Window
+
+_DOUBT = [each.name for each in fields(Doubt)][:-1]
+_LEARNT = [each.name for each in fields(LearntRate)][:-3]
+"""What is plain already; histories come last."""
 
 
 def to_plain(state: ScopeState) -> dict[str, Any]:
@@ -29,9 +34,9 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "penalised": state.penalised_at_s,
         "concurrency": state.concurrency,
         "shown_concurrency": astuple(state.shown_concurrency) if state.shown_concurrency else None,
-        "doubt": astuple(state.doubt),
+        "refusals": _doubt(state.doubt),
         "periods": {name: astuple(period) for name, period in state.periods.items()},
-        "learnt": astuple(state.learnt) if state.learnt else None,
+        "learnt_rate": _learnt(state.learnt) if state.learnt else None,
         "probing_from": state.probing_from_s,
         "ramp": state.ramp,
         "version": state.version,
@@ -52,9 +57,9 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         penalised_at_s=plain["penalised"],
         concurrency=plain["concurrency"],
         shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
-        doubt=Doubt(*plain.get("doubt", ())),
+        doubt=_doubt_of(plain.get("refusals", ())),
         periods={name: Period(*values) for name, values in plain.get("periods", {}).items()},
-        learnt=LearntRate(*learnt) if (learnt := plain.get("learnt")) else None,  # nor was there this
+        learnt=_learnt_of(learnt) if (learnt := plain.get("learnt_rate")) else None,  # nor was there this
         probing_from_s=plain.get("probing_from"),
         ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
         version=plain["version"],
@@ -104,10 +109,40 @@ def _burst(burst: Burst) -> list[Any]:
         burst.refused_taken,
         burst.served_sent_s,
         burst.length_s,
-        burst.log,
-        burst.part_s,
+        _history(burst.log),
         burst.supports,
     ]
+
+
+def _history(history: History) -> list[Any]:
+    return [history.parts, history.part_s, history.began_s]
+
+
+def _histories(histories: Mapping[str, History]) -> dict[str, list[Any]]:
+    return {name: _history(history) for name, history in histories.items()}
+
+
+def _histories_of(values: Mapping[str, list[Any]]) -> dict[str, History]:
+    return {name: History(*history) for name, history in values.items()}
+
+
+def _doubt(doubt: Doubt) -> list[Any]:
+    values = [getattr(doubt, name) for name in _DOUBT]
+    return [*values, _histories(doubt.unheld)]
+
+
+def _doubt_of(values: Sequence[Any]) -> Doubt:
+    return Doubt(*values[:-1], _histories_of(values[-1])) if values else Doubt()
+
+
+def _learnt(learnt: LearntRate) -> list[Any]:
+    values = [getattr(learnt, name) for name in _LEARNT]
+    return [*values, _history(learnt.history), _history(learnt.past), _histories(learnt.unheld)]
+
+
+def _learnt_of(values: list[Any]) -> LearntRate:
+    *plain, history, past, unheld = values
+    return LearntRate(*plain, History(*history), History(*past), _histories_of(unheld))
 
 
 def _window(window: Window) -> list[Any]:
@@ -126,7 +161,9 @@ def _bucket_of(values: list[Any]) -> Bucket:
     bucket = Bucket(*values[:20])
     if len(values) > 20:
         burst, window, bucket.windows_refuted_until_s, trial = values[20:24]
-        bucket.burst = Burst(*burst)
+        if len(burst) == len(fields(Burst)):
+            *plain, log, supports = burst
+            bucket.burst = Burst(*plain, History(*log), supports)
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
     return bucket
