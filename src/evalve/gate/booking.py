@@ -433,7 +433,9 @@ class ScopeState:
             return True
         if learnt is None:
             if verdict == "perhaps":
-                self.learnt = LearntRate.suspected(max(served_per_s, self.doubt.served_per_s(now_s), 1.0), now_s)
+                self.learnt = LearntRate.suspected(
+                    max(served_per_s, self.doubt.served_per_s(now_s), 1.0), now_s
+                )
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
             return False

@@ -18,7 +18,9 @@ from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, SLACK_S, USU
 LEAST_PER_S = 1.0
 LEAST_TELLING = 5
 """Calls; what fewer tell about the rate is as much chance, such as another process that has just begun."""
-BELOW_SHARE, FADES = 0.92, 0.95
+BELOW_SHARE, FADES, MANY = 0.92, 0.95, 30
+"""Refusals below that share of the best rate, which fades with each, are not about rate, unless so many were
+served before."""
 SURE, TOLD_BY_GAP = 0.1, 14.0
 """The further what was served and what was refused are apart, the less was told."""
 SUSPECTED_SHARE = 0.85
@@ -162,7 +164,7 @@ class LearntRate:
         return sum(at_s > instant_s for at_s in self.latest_s)
 
     def _refused_within_s(self) -> float:
-        return REFUSED_WITHIN * self.refusal_takes_s
+        return max(FIRST_TRY_S, REFUSED_WITHIN * self.refusal_takes_s)
 
     # -- refusals
 
@@ -186,7 +188,8 @@ class LearntRate:
         before, passed_s = self.given_per_s, max(now_s - self.empty_at_s, 0.05)
         least = given = min(self.per_s, served / passed_s)
         if before is not None:
-            self.below = max(0.0, self.below + (1.0 if self.per_s <= BELOW_SHARE * self.best_per_s else -0.5))
+            is_below = self.per_s <= BELOW_SHARE * self.best_per_s and served < MANY
+            self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
         between = math.sqrt(least * self.per_s)
         if self._may_have_overflowed(between):
             given = min(between, max(least, self.most_per_s))
