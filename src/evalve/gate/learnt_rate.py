@@ -46,6 +46,9 @@ SOONEST, LATEST = 0.5, 8.0
 """Next a try goes out when a window of a usual length would be over, between so many times as long from now
 as nothing was served."""
 ROUNDED_S = 1.0
+"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+ROUNDING_S = 1e-6
+"""Of instants that are sums."""
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
 MOST_LATEST = 16
@@ -276,8 +279,8 @@ class LearntRate:
         return together([*self.unheld.values(), self.past])
 
     def accepted(self, now_s: float) -> float | None:
-        """Whether a try was served, as far as can be told: how long after the last that was refused."""
-        if self.out_at_s is None or now_s < self.out_at_s + self._refused_within_s():
+        """When a try went out that was served, as far as can be told."""
+        if self.out_at_s is None or now_s < self.out_at_s + self._refused_within_s() - ROUNDING_S:
             return None
         return self.out_at_s
 
@@ -317,7 +320,8 @@ class LearntRate:
     def _grow(self, now_s: float) -> None:
         passed_s = now_s - self.stepped_at_s
         if self.given_per_s is None or self.per_s < SEARCHED_BELOW * self.given_per_s:
-            self.per_s *= min(2 ** (max(0.0, passed_s) / SEARCH_DOUBLES_S), MOST_AT_ONCE)
+            if passed_s * self.per_s * LEAST_USED <= 1.0:
+                self.per_s *= min(2 ** (max(0.0, passed_s) / SEARCH_DOUBLES_S), MOST_AT_ONCE)
             self.stepped_at_s, self.admitted_then = max(now_s, self.stepped_at_s), self.admitted
             return
         if passed_s < self._step_s(self.given_per_s):
