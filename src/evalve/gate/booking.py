@@ -516,9 +516,8 @@ class ScopeState:
 
     def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float, now_s: float) -> None:
         """A call was answered and not refused: nobody has to try any more."""
-        if self.learnt is not None:
-            if self.learnt.out_at_s == started_at_s:
-                self._resume(self.learnt, started_at_s, now_s)
+        if self.learnt is not None and self.learnt.out_at_s == started_at_s:
+            self._resume(self.learnt, started_at_s, now_s)
         for dimension, one in sent.items():
             if (bucket := self.buckets.get(dimension)) is not None:
                 bucket.serve(one)

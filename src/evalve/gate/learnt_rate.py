@@ -1,10 +1,10 @@
 """A limit that nobody states, learnt from refusals. Pure.
 
-A provider that refuses has just been asked for more than it gives. Then one call at a time tries whether there
-is more. If there soon is, it flows in: what is served from one refusal to the next, over the time between
-them, is the rate, for there was nothing left at both. Calls then go out a little below that rate, and more is
-tried: in large steps while little is known, in small ones and seldom afterwards. If there is nothing until
-the first calls are a second old, or ten, or a minute, calls are counted in windows of that length.
+A provider that refuses has just been asked for more than it gives. Then one call at a time tries whether
+there is more. If there soon is, it flows in: what is served from one refusal to the next, over the time
+between them, is the rate, for there was nothing left at both. Calls then go out a little below that rate, and
+more is tried: in large steps while little is known, in small ones and seldom afterwards. If there is nothing
+until the first calls are a second old, or ten, or a minute, calls are counted in windows of that length.
 """
 
 from __future__ import annotations

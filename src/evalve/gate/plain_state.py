@@ -132,7 +132,10 @@ def _doubt(doubt: Doubt) -> list[Any]:
 
 
 def _doubt_of(values: Sequence[Any]) -> Doubt:
-    return Doubt(*values[:-1], _histories_of(values[-1])) if values else Doubt()
+    doubt = Doubt(*values[:-1])
+    if values:
+        doubt.unheld = _histories_of(values[-1])
+    return doubt
 
 
 def _learnt(learnt: LearntRate) -> list[Any]:
@@ -142,7 +145,10 @@ def _learnt(learnt: LearntRate) -> list[Any]:
 
 def _learnt_of(values: list[Any]) -> LearntRate:
     *plain, history, past, unheld = values
-    return LearntRate(*plain, History(*history), History(*past), _histories_of(unheld))
+    learnt = LearntRate(*plain)
+    learnt.history, learnt.past = History(*history), History(*past)
+    learnt.unheld = _histories_of(unheld)
+    return learnt
 
 
 def _window(window: Window) -> list[Any]:
@@ -163,7 +169,8 @@ def _bucket_of(values: list[Any]) -> Bucket:
         burst, window, bucket.windows_refuted_until_s, trial = values[20:24]
         if len(burst) == len(fields(Burst)):
             *plain, log, supports = burst
-            bucket.burst = Burst(*plain, History(*log), supports)
+            bucket.burst = Burst(*plain)
+            bucket.burst.log, bucket.burst.supports = History(*log), supports
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
     return bucket
