@@ -457,5 +457,5 @@ def first_seen(stated: Stated, per_s: float, now_s: float) -> Bucket:
     depth = max(assumed, remaining)
     bucket = Bucket(per_s, depth, now_s, depth_known=remaining > assumed, source="response headers")
     bucket.seen_at_s = now_s
-    bucket.set_level(min(remaining, depth * TRUSTED_AT_FIRST), now_s)
+    bucket.set_level(remaining, now_s)
     return bucket

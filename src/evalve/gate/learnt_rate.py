@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 
 from evalve.gate.history import History, together
-from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, SLACK_S, USUAL_S, Window
+from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, USUAL_S, Window
 
 LEAST_PER_S = 1.0
 LEAST_TELLING = 5
@@ -47,6 +47,8 @@ SOONEST, LATEST = 0.5, 8.0
 as nothing was served."""
 ROUNDED_S = 1.0
 """Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+LATE_S = 0.1
+"""The first calls arrive late, for they open connections: so much later is a window surely over."""
 ROUNDING_S = 1e-6
 """Of instants that are sums."""
 LEAST_LENGTH_S = 1.0
@@ -253,7 +255,7 @@ class LearntRate:
         if retry_after_s > ROUNDED_S:
             latest_s = now_s + retry_after_s
             soonest_s = latest_s - (ROUNDED_S if float(retry_after_s).is_integer() else 0.0)
-            self.refused_try_s = soonest_s - SLACK_S
+            self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.blocked_at_s == now_s:
             self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s())
@@ -272,7 +274,7 @@ class LearntRate:
         for length_s in USUAL_S:
             first_s = sent.first_after(self.blocked_at_s - length_s)
             if first_s is not None:
-                ends.append((length_s, first_s + length_s + SLACK_S))
+                ends.append((length_s, first_s + length_s + min(LATE_S, MOST_SLACK * length_s)))
         return ends
 
     def _sent(self) -> History:
@@ -290,7 +292,7 @@ class LearntRate:
         lengths = [
             length_s
             for length_s, end_s in self._ends()
-            if self.refused_try_s < end_s <= served_try_s + SLACK_S
+            if self.refused_try_s < end_s <= served_try_s + LATE_S
             and blocked_s >= LEAST_BLOCKED * length_s
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
