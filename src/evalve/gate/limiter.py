@@ -83,7 +83,7 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
-        if booking.version == UNBOOKED:
+        if booking.version == UNBOOKED and scope.known:
             scope.unheld.add(1, booking.start_s)
         return Permit(
             scope.name,
@@ -125,6 +125,7 @@ class Limiter:
             if stated is not None and not scope.known:
                 scope.known = True
                 scope.open(self._state.now_s())
+                scope.unheld.add(scope.in_flight + 1, self._state.now_s())  # they may have arrived late
             if refusal is not None and not stated and not scope.is_configured:
                 scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:
