@@ -15,6 +15,10 @@ from evalve.simulator.answers import output_for
 from evalve.simulator.apis.routes import Routes
 from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
+from evalve.simulator.batches.anthropic import AnthropicBatches
+from evalve.simulator.batches.book import Book
+from evalve.simulator.batches.desk import BatchApi, Desk
+from evalve.simulator.batches.openai import OpenAIBatches
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
 from evalve.simulator.draws import Draw
@@ -48,6 +52,8 @@ class Service:
         self._provider = Provider(behaviour)
         self._clock = clock
         self._arrivals = 0
+        self._desk = Desk(lambda: self.behaviour, lambda: self.stats, clock, Book())
+        self._batch_apis: tuple[BatchApi, ...] = (AnthropicBatches(self._desk), OpenAIBatches(self._desk))
 
     @property
     def behaviour(self) -> Behaviour:
@@ -64,6 +70,14 @@ class Service:
         self.routes = Routes()
         self.recent.clear()
         self._provider = Provider(self.behaviour)
+        self._desk.book = Book()
+
+    async def batch(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        """A request about batches or their files; `None` where nobody has such a path."""
+        for api in self._batch_apis:
+            if (answer := await api.answer(request)) is not None:
+                return answer
+        return None
 
     async def answer(self, request: web.BaseRequest, api: Api) -> web.StreamResponse:
         """A request for an answer of the model."""
