@@ -41,6 +41,7 @@ KERNEL = {
 }
 WIRING = {
     "agent_wiring",
+    "batching",
     "cases",
     "checking",
     "experiments",

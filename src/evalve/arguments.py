@@ -115,6 +115,7 @@ def _run_options() -> str:
     lines = ["options, beside those of pytest:"]
     for option in OPTIONS:
         metavar = f" {option.metavar}" if option.metavar else ""
+        metavar = f"[={option.metavar}]" if option.bare else metavar
         names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
         lines.append(f"  {names}{metavar}\n      {option.help.replace('%%', '%')}")
     return "\n".join(lines)

@@ -585,6 +585,9 @@ class CallsView(Protocol):
     def spent(self) -> str:
         """What calls came to so far, in words."""
 
+    def quiet(self) -> None:
+        """No sample of the run works now, and none can begin: all wait for a batch."""
+
     async def utilisation(self) -> list[dict[str, Any]]:
         """For each limit that was used since the run began: its share over time."""
 
@@ -785,6 +788,10 @@ class SampleContext:
 
 WAITS_FOR_LIMITS = "limits"
 """Why a sample waits (`Tally.waiting`) that a provider's limits hold back."""
+WAITS_FOR_BATCH = "a batch"
+WAITS_FOR_EQUAL_CALL = "an equal call"
+WAITS_FOR_OTHERS = frozenset({WAITS_FOR_BATCH, WAITS_FOR_EQUAL_CALL})
+"""What no sample that waits so can end by itself: where all do, a batch has everything that it will get."""
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
 

@@ -17,6 +17,7 @@ KNOWN = (
     *(option.env for option in OPTIONS),
     CONFIG,
     "EVALVE_AGENT",
+    "EVALVE_BATCH_LINGER_S",
     "EVALVE_CACHE_DIR",
     "EVALVE_CACHE_SIZE",
     "EVALVE_CASSETTES",

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from evalve.contracts import Tally
+from evalve.contracts import WAITS_FOR_OTHERS, Tally
 from evalve.runner.turns import Body, Ending
 
 T = TypeVar("T")
@@ -83,6 +83,7 @@ class AttemptSurroundings:
         self._loop = run.loop
         self._lock = run.lock
         body.end_waits = self.end_waits
+        body.waits_for_others = self.waits_for_others
 
     # -- what code of a sample asks for
 
@@ -155,6 +156,11 @@ class AttemptSurroundings:
         return "" if not waits or self._a_call_works() else waits[-1].reason
 
     # -- what the runner asks for
+
+    def waits_for_others(self) -> bool:
+        """Whether it waits for a batch, or for the equal call of one that does, and does nothing else."""
+        waits = self._waits
+        return bool(waits) and all(wait.reason in WAITS_FOR_OTHERS for wait in waits)
 
     def end_waits(self) -> None:
         """The run stops: let every wait of the attempt raise `WaitEnded`."""

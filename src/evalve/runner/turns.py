@@ -43,6 +43,7 @@ class Body:
         "has_slot",
         "task",
         "turn_over",
+        "waits_for_others",
     )
 
     def __init__(self, attempt: Attempt, turns: Turns) -> None:
@@ -51,6 +52,8 @@ class Body:
         self.has_slot = True
         self.end_waits: Callable[[], None] = nothing
         """Called when the run stops: what the body waits for shall not be waited for any longer."""
+        self.waits_for_others: Callable[[], bool] = _never
+        """Whether all it does is to wait for what others do."""
         self.expect_end: Callable[[], None] = nothing
         """Called when it is cancelled: what does not end within a grace is left behind."""
         self.task: asyncio.Task[None] | None = None
@@ -92,6 +95,7 @@ class Body:
             _set(future)
 
     def end(self, ending: Ending) -> None:
+        self.waits_for_others = _never
         self.end_waits = nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
             self.has_slot = True
@@ -113,8 +117,12 @@ class Turns:
         tally: Tally,
         *,
         owed: Callable[[], int] = lambda: 0,
+        tell_quiet: Callable[[], None] = lambda: None,
     ) -> None:
-        """`owed` counts what ended bodies have left to be done before the run is over: their records."""
+        """`owed` counts what ended bodies have left to be done before the run is over: their records.
+
+        `tell_quiet` is called when no body works and none can begin: all wait for what comes from outside.
+        """
         self.parked = 0
         """Bodies that are without a slot."""
         self.error: BaseException | None = None
@@ -133,6 +141,7 @@ class Turns:
         self._unstarted: dict[int, Body] = {}
         self._bodies: set[Body] = set()
         self._owed = owed
+        self._tell_quiet = tell_quiet
         self._held_back: Attempt | None = None
         """What waits until it can run alone."""
         self._alone: Body | None = None
@@ -349,8 +358,20 @@ class Turns:
         if self._is_over() or self._held_back is not None or body is self._alone:
             self._feed_all()
 
+    def _is_quiet(self) -> bool:
+        """Asked when a strategy wants a body and there is none; then mostly somebody has a slot."""
+        return (
+            not self._tally.in_flight
+            and not self._unstarted
+            and self._reading is None
+            and bool(self._bodies)
+            and all(body.waits_for_others() for body in self._bodies)
+        )
+
     async def _hunger(self) -> None:
         """Wait until there may be a body, or the end."""
+        if self._is_quiet():
+            self._tell_quiet()
         fed = self._loop.create_future()
         self._hungry.append(fed)
         await fed
@@ -409,6 +430,10 @@ def _no_iterator(strategy: Strategy, returned: object) -> str:
 
 
 def nothing() -> None: ...
+
+
+def _never() -> bool:
+    return False
 
 
 def _set(future: asyncio.Future[None]) -> None:

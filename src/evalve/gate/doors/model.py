@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from evalve.errors import OptionError
+from evalve.gate.batches.shapes import BATCH_HEADER, PRICE_SHARE
 from evalve.gate.dialects.answer_parts import is_stream, read_json
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.answers import Answer, TextDelta
@@ -182,14 +183,14 @@ class Model:
             answer = self._wire.answer(read_json(reply.body))
         except MISSHAPEN as error:
             raise refused(self._target, self._wire.dialect, reply) from error
-        return self._priced(answer, cached=reply.cached)
+        share = PRICE_SHARE if BATCH_HEADER in reply.headers else 1.0
+        return self._priced(answer, cached=reply.cached, price_share=share)
 
-    def _priced(self, answer: Answer, *, cached: bool) -> Answer:
+    def _priced(self, answer: Answer, *, cached: bool, price_share: float = 1.0) -> Answer:
         answer.cached = cached
         if answer.usage is not None:
-            answer.cost_usd = self._connection.price(
-                self._target.provider.name, self._target.model, answer.usage
-            )
+            cost_usd = self._connection.price(self._target.provider.name, self._target.model, answer.usage)
+            answer.cost_usd = None if cost_usd is None else cost_usd * price_share
         return answer
 
     # -- one stream

@@ -1,0 +1,458 @@
+"""Calls gather here until they go out as a batch, and wait here until its answers are in the cache.
+
+One for a process; any thread and loop may use it. What it does by itself, it does on the background loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalve.clock import LOOP_CLOCK, Clock
+from evalve.contracts import SAMPLE
+from evalve.gate.batches.drafts import Draft, remove_strays
+from evalve.gate.batches.minding import Minder, Pace
+from evalve.gate.batches.shapes import SENT_AGAIN, Api, Lane, credentials_in, lane_of
+from evalve.gate.batches.store import BatchRow, BatchStore, RequestRow
+from evalve.gate.messages import Call, Dialect, Reply, Request
+
+_LOG = logging.getLogger(__name__)
+_LIVE_AT_MOST = 20
+_LIVE_SHARE = 0.01
+_MOST_BATCHES = 2
+"""A request that has failed in so many is sent live."""
+_ANOTHER_HOLDS_S = 1.0
+_FORGET_AFTER_S = 30 * 86_400.0
+
+Fate = Literal["answer", "failed", "cancelled", "again", "live"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a call: its answer is in the cache, or it failed, or it is to be sent again."""
+
+    fate: Fate
+    batch: str
+    reply: Reply | None = None
+    """Of one that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call for a batch."""
+
+    key: str
+    """Its name in the cache."""
+    request: Request
+    call: Call
+    dialect: Dialect
+    attempt: str
+    """Whose it is, and which of its calls: what a replayed sample must ask for again."""
+    place: int
+    name: str
+
+
+class _Waiter:
+    """One call that waits for its batch."""
+
+    __slots__ = ("future", "intent", "is_resuming", "run")
+
+    def __init__(self, run: RunBatches, intent: str) -> None:
+        self.future: Future[Delivery] = Future()
+        self.run = run
+        self.intent = intent
+        self.is_resuming = False
+
+
+class BatchQueue:
+    """The drafts of a process, and everybody in it who waits for a batch."""
+
+    def __init__(
+        self,
+        *,
+        store: BatchStore,
+        minder: Minder,
+        apis: Mapping[str, Api],
+        pace: Pace,
+        in_background: Callable[[Coroutine[Any, Any, None]], object],
+        largest: Callable[[Call], int | None] = lambda call: None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.store = store
+        self._minder = minder
+        self._apis = apis
+        self._pace = pace
+        self._in_background = in_background
+        self._largest = largest
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._runs: list[RunBatches] = []
+        self._drafts: dict[Lane, Draft] = {}
+        self._waiting: dict[str, list[_Waiter]] = {}
+        self._credentials: dict[str, dict[str, str]] = {}
+        """By intent: those of whoever asked last."""
+        self._minding: set[str] = set()
+        self._undelivered: dict[tuple[str, int], str] | None = None
+
+    # -- runs
+
+    def join(self, name: str = "") -> RunBatches:
+        """A run whose calls go in batches; it must be told when no sample of it works, and must leave."""
+        run = RunBatches(self, name)
+        with self._lock:
+            self._runs.append(run)
+            if self._undelivered is None:
+                self.store.forget_older_than(_FORGET_AFTER_S)
+                remove_strays(self.store)
+                self._undelivered = self.store.undelivered()
+        return run
+
+    def leave(self, run: RunBatches) -> None:
+        with self._lock:
+            self._runs = [each for each in self._runs if each is not run]
+        self.close_if_quiet()
+
+    def close_if_quiet(self) -> None:
+        """Nobody works who could add to the drafts: they go out."""
+        with self._lock:
+            is_quiet = all(run.is_quiet and not run.resuming for run in self._runs)
+            drafts = list(self._drafts.values()) if is_quiet else []
+        for draft in drafts:
+            self._in_background(self._close(draft))
+
+    # -- calls
+
+    def takes(self, call: Call, request: Request) -> str:
+        """Why a call cannot go in a batch, in words; empty where it can."""
+        api = self._apis.get(call.dialect)
+        if api is None:
+            return f"there are no batches for {call.provider}"
+        if call.key_hash == "none":
+            return "batches need a key"
+        return api.takes(call, request)
+
+    def ask(self, asked: Asked, run: RunBatches) -> _Waiter:
+        """Wait for the batch that has the call already, or put it into the next."""
+        with self._lock:
+            run.is_quiet = False
+            intent = self.store.intent_of(asked.key)
+            full: Draft | None = None
+            if intent is None:
+                self._report_if_changed(asked, run)
+                draft, full = self._draft_for(asked)
+                intent = draft.intent
+                row = RequestRow(
+                    len(draft.requests), asked.key, asked.call.model, "", asked.attempt, asked.place
+                )
+                draft.add(row, asked.request.body, time.monotonic())
+            else:
+                self._begin_to_mind(intent)
+            self._credentials[intent] = credentials_in(asked.request.headers)
+            waiter = self._wait(asked.key, run, intent)
+        if full is not None:
+            self._in_background(self._close(full))
+        return waiter
+
+    def _draft_for(self, asked: Asked) -> tuple[Draft, Draft | None]:
+        """The one that has room, and the one that is full."""
+        api = self._apis[asked.call.dialect]
+        meaning = asked.dialect.meaning_headers
+        lane = lane_of(asked.request, asked.call, meaning=meaning, one_model=api.one_model)
+        draft = self._drafts.get(lane)
+        full = None
+        if draft is not None and draft.is_full_with(asked.request.body, self._largest(asked.call)):
+            full, draft = draft, None
+        if draft is None:
+            draft = self._drafts[lane] = Draft(lane, api, self.store, asked.name)
+            self._in_background(self._linger(draft))
+        return draft, full
+
+    def _wait(self, key: str, run: RunBatches, intent: str) -> _Waiter:
+        waiter = _Waiter(run, intent)
+        self._waiting.setdefault(key, []).append(waiter)
+        run.intents.setdefault(intent, 0)
+        run.intents[intent] += 1
+        waiter.future.add_done_callback(
+            lambda future: self._gone(key, waiter) if future.cancelled() else None
+        )
+        return waiter
+
+    def _gone(self, key: str, waiter: _Waiter) -> None:
+        with self._lock:
+            left = [each for each in self._waiting.get(key, []) if each is not waiter]
+            if left:
+                self._waiting[key] = left
+            else:
+                self._waiting.pop(key, None)
+
+    def _report_if_changed(self, asked: Asked, run: RunBatches) -> None:
+        place = (asked.attempt, asked.place)
+        undelivered = self._undelivered or {}
+        known = undelivered.get(place)
+        if known is not None and known != asked.key:
+            del undelivered[place]
+            run.changed += 1
+            self.store.note_delivered([known])
+            run.tell_changed()
+
+    def has_resumed(self, waiter: _Waiter) -> None:
+        """Its sample goes on, or is cancelled."""
+        with self._lock:
+            waiter.run.resuming -= waiter.is_resuming
+            waiter.is_resuming = False
+
+    def found(self, attempt: str, place: int, key: str) -> None:
+        """A replayed sample has its answer from the cache."""
+        if self._undelivered and self._undelivered.get((attempt, place)) == key:
+            with self._lock:
+                self._undelivered.pop((attempt, place), None)
+            self.store.note_delivered([key])
+
+    # -- on the background loop
+
+    async def _linger(self, draft: Draft) -> None:
+        """Close it some seconds after the last call, for samples that work long on something else."""
+        SAMPLE.set(None)
+        while not draft.is_closed:
+            left_s = self._pace.linger_s - (time.monotonic() - draft.last_added_s)
+            if left_s <= 0 and draft.requests:
+                await self._close(draft)
+                return
+            await self._clock.sleep(max(left_s, 0.01))
+
+    async def _close(self, draft: Draft) -> None:
+        with self._lock:
+            if draft.is_closed:
+                return
+            draft.is_closed = True
+            if self._drafts.get(draft.lane) is draft:
+                del self._drafts[draft.lane]
+            try:
+                batch = draft.promised(lambda key: key in self._waiting)
+            except Exception as error:  # whoever waits has to know
+                self._fail([request.key for request in draft.requests], error)
+                return
+        if batch is not None:
+            self._begin_to_mind(batch.intent)
+
+    def _begin_to_mind(self, intent: str) -> None:
+        with self._lock:
+            if intent in self._minding:
+                return
+            self._minding.add(intent)
+        self._in_background(self._mind(intent))
+
+    async def _mind(self, intent: str) -> None:
+        SAMPLE.set(None)
+        try:
+            while (wait_s := await self._minded(intent)) is not None:
+                await self._clock.sleep(wait_s)
+        except Exception as error:  # whoever waits has to know
+            _LOG.exception("%s", intent)
+            self._fail(self._keys_waiting_for(intent), error)
+        finally:
+            with self._lock:
+                self._minding.discard(intent)
+
+    async def _minded(self, intent: str) -> float | None:
+        """One step, and seconds until the next; `None` where there is nothing left to do here."""
+        batch = self.store.batch(intent)
+        if batch is None or batch.state == "collected":
+            self._deliver(intent, batch)
+            return None
+        if not self._keys_waiting_for(intent):
+            self.store.release(intent)
+            return None
+        if not self.store.hold(intent):
+            return _ANOTHER_HOLDS_S
+        wait_s = await self._minder.step(batch, self._credentials.get(intent, {}))
+        return 0.0 if wait_s is None else wait_s
+
+    def _keys_waiting_for(self, intent: str) -> list[str]:
+        with self._lock:
+            return [key for key, waiters in self._waiting.items() if any(w.intent == intent for w in waiters)]
+
+    def waiting_of(self, run: RunBatches) -> list[tuple[str, int]]:
+        """For which batches how many calls of the run wait, and for how long they have been under way."""
+        with self._lock:
+            waiting = Counter(
+                waiter.intent for waiters in self._waiting.values() for waiter in waiters if waiter.run is run
+            )
+        return [
+            (batch_in_words(self.store.batch(intent), intent), count) for intent, count in waiting.items()
+        ]
+
+    def _deliver(self, intent: str, batch: BatchRow | None) -> None:
+        counts = self.store.counts(intent)
+        failed = sum(counts.get(kind, 0) for kind in SENT_AGAIN)
+        delivered: list[str] = []
+        self._expect_all_to_resume(intent)
+        for row in self.store.requests(intent):
+            with self._lock:
+                waiters = self._waiting.pop(row.key, [])
+            if waiters and row.kind == "succeeded":
+                delivered.append(row.key)
+            came = self._came_to(row, batch, failed)
+            _settle(waiters, came)
+        if batch is not None and batch.state == "collected" and not batch.digest:
+            self.store.body_path(intent).unlink(missing_ok=True)
+        self.store.note_delivered(delivered)
+        left = self._keys_waiting_for(intent)
+        if left:  # a row that somebody removed
+            self._answer(left, Delivery("live", intent))
+
+    def _expect_all_to_resume(self, intent: str) -> None:
+        """Before the first of them goes on: one that asks again must not be taken for the last that works."""
+        with self._lock:
+            for waiters in self._waiting.values():
+                for waiter in waiters:
+                    if waiter.intent == intent:
+                        waiter.run.is_quiet = False
+                        waiter.run.resuming += 1
+                        waiter.is_resuming = True
+
+    def _came_to(self, row: RequestRow, batch: BatchRow | None, failed: int) -> Delivery:
+        name = (batch.provider_id if batch is not None else "") or (batch.intent if batch else "")
+        match row.kind:
+            case "succeeded":
+                return Delivery("answer", name)
+            case "invalid":
+                body = (row.told or "").encode()
+                return Delivery("failed", name, Reply(row.status or 400, {}, body))
+            case "canceled":
+                return Delivery("cancelled", name)
+        of = batch.count if batch is not None else 0
+        times = self.store.times_batched(row.key)
+        return Delivery("live" if goes_live(failed, of, times) else "again", name)
+
+    def _fail(self, keys: Iterable[str], error: Exception) -> None:
+        for key in keys:
+            with self._lock:
+                waiters = self._waiting.pop(key, [])
+            for waiter in waiters:
+                if waiter.future.set_running_or_notify_cancel():
+                    waiter.future.set_exception(error)
+
+    def _answer(self, keys: Iterable[str], came: Delivery) -> None:
+        for key in keys:
+            with self._lock:
+                waiters = self._waiting.pop(key, [])
+            _settle(waiters, came)
+
+
+def _settle(waiters: Iterable[_Waiter], came: Delivery) -> None:
+    for waiter in waiters:
+        if waiter.future.set_running_or_notify_cancel():
+            waiter.future.set_result(came)
+
+
+def batch_in_words(batch: BatchRow | None, intent: str) -> str:
+    if batch is None:
+        return "a batch that is being gathered"
+    since_s = time.time() - (batch.submitted_s or batch.created_s)
+    held_up = f" ({batch.told[:80]})" if batch.told else ""
+    if batch.state in ("intent", "sending"):
+        return f"{intent}, which is being submitted{held_up}"
+    return f"{batch.provider_id}, submitted {lasting(since_s)} ago{held_up}"
+
+
+def lasting(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def goes_live(failed: int, of: int, times: int) -> bool:
+    """Whether what failed in a batch is sent live rather than in another one."""
+    return failed <= max(_LIVE_AT_MOST, of * _LIVE_SHARE) or times >= _MOST_BATCHES
+
+
+class RunBatches:
+    """One run's way to the queue."""
+
+    def __init__(self, queue: BatchQueue, name: str) -> None:
+        self._queue = queue
+        self.name = name
+        self.is_quiet = False
+        """Whether no sample of it works, and none can begin."""
+        self.resuming = 0
+        """Calls whose batch is delivered and whose sample has not gone on yet."""
+        self.intents: dict[str, int] = {}
+        """How many of its calls have waited for which batch."""
+        self.changed = 0
+        """Samples that asked for something else than before they were interrupted."""
+        self.live: dict[str, int] = {}
+        """Calls that could not go in a batch, by the reason."""
+        self.sent_again = 0
+        self.tell: Callable[[str], None] = lambda text: _LOG.warning("%s", text)
+
+    def takes(self, call: Call, request: Request) -> bool:
+        why = self._queue.takes(call, request)
+        if why:
+            if why not in self.live:
+                self.tell(f"a call goes live instead of in a batch: {why}")
+            self.live[why] = self.live.get(why, 0) + 1
+        return not why
+
+    async def answer(self, asked: Asked) -> Delivery:
+        """Return when the batch of the call is collected."""
+        while True:
+            came = await self._resumed(self._queue.ask(asked, self))
+            if came.fate in ("again", "live"):
+                self._note_sent_again(came)
+            if came.fate != "again":
+                return came
+
+    async def _resumed(self, waiter: _Waiter) -> Delivery:
+        try:
+            return await asyncio.wrap_future(waiter.future)
+        finally:
+            self._queue.has_resumed(waiter)
+
+    def found(self, attempt: str, place: int, key: str) -> None:
+        self._queue.found(attempt, place, key)
+
+    def quiet(self) -> None:
+        """No sample of the run works, and none can begin."""
+        self.is_quiet = True
+        self._queue.close_if_quiet()
+
+    def leave(self) -> None:
+        self._queue.leave(self)
+
+    def open_batches(self) -> list[BatchRow]:
+        """Those that calls of the run have waited for and that are not collected."""
+        rows = [self._queue.store.batch(intent) for intent in self.intents]
+        return [row for row in rows if row is not None and row.state != "collected"]
+
+    def in_words(self) -> str:
+        """`9,990 calls wait for msgbatch_01 for 12 min`; empty where none waits."""
+        parts = [
+            f"{count:,} {'call waits' if count == 1 else 'calls wait'} for {what}"
+            for what, count in self._queue.waiting_of(self)
+        ]
+        return ", ".join(parts)
+
+    def tell_changed(self) -> None:
+        if self.changed == 1:
+            self.tell(
+                "a sample is non-deterministic: replayed, it asks for something else than before, so what"
+                " it asked for then was paid for in vain. A date, a random number or a set in its prompt?"
+                " (Or was the evaluation edited?)"
+            )
+
+    def _note_sent_again(self, came: Delivery) -> None:
+        self.sent_again += 1
+        if self.sent_again == 1:
+            how = "live" if came.fate == "live" else "in another batch"
+            self.tell(
+                f"requests of {came.batch} that errored, expired or have no result are sent again {how}"
+            )
