@@ -290,6 +290,9 @@ class InFlight(Protocol):
 
     def begins(self, sample_id: str, repeat: int) -> None: ...
     def ended(self, sample_id: str, repeat: int) -> None: ...
+    def rests(self, sample_id: str, repeat: int) -> None:
+        """It waits for a batch, which takes hours: should the process die, it was not of this attempt."""
+
     def close(self) -> None:
         """The run has ended in order."""
 

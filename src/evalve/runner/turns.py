@@ -259,12 +259,13 @@ class Turns:
             return None
         if self._reading is None and self._plan.needs_rows():
             self._reading = self._loop.create_task(self._read())
-        if self._alone is not None and self._alone in self._bodies:
+        alone = self._alone
+        if alone is not None and alone in self._bodies and not alone.waits_for_others():
             return None
         attempt = self._held_back or self._plan.take()
         if attempt is None:
             return None
-        if attempt.runs_alone and (self._bodies or self._owed()):  # what is done shall be saved before
+        if attempt.runs_alone and (self._somebody_works() or self._owed()):  # what is done is saved before
             self._held_back = attempt
             return None
         self._held_back = None
@@ -357,6 +358,10 @@ class Turns:
         self._bodies.discard(body)
         if self._is_over() or self._held_back is not None or body is self._alone:
             self._feed_all()
+
+    def _somebody_works(self) -> bool:
+        """Who waits for a batch does nothing that could harm or be harmed."""
+        return any(not body.waits_for_others() for body in self._bodies)
 
     def _is_quiet(self) -> bool:
         """Asked when a strategy wants a body and there is none; then mostly somebody has a slot."""
