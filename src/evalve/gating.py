@@ -77,7 +77,7 @@ class GateHouse:
     def batches(self) -> BatchQueue:
         """The queue of calls that wait for batches, built when the first run wants it."""
         if self._batches is None:
-            from evalve.batching.building import batch_queue
+            from evalve.batches.building import batch_queue
 
             with _BUILDING:
                 self._batches = self._batches or batch_queue(self, Environment(os.environ))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from evalve import gateways, gating
-from evalve.batching import notes as batch_notes
+from evalve.batches import notes as batch_notes
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -64,8 +64,13 @@ class Draft:
         self.requests.append(request)
         self.last_added_s = now_s
 
-    def promised(self, is_wanted: Callable[[str], bool], *, digest: str = "") -> BatchRow | None:
-        """Store the intent with every request that somebody still wants; `None` where nobody wants any."""
+    def promised(
+        self, is_wanted: Callable[[str], bool], *, digest: str = "", answered: Sequence[RequestRow] = ()
+    ) -> BatchRow | None:
+        """Store the intent with every request that somebody still wants; `None` where nobody wants any.
+
+        `answered` belong to it as well, and are not sent.
+        """
         wanted = [request for request in self.requests if is_wanted(request.key)]
         if self._file is not None:
             self._file.close()
@@ -77,7 +82,7 @@ class Draft:
         batch = BatchRow(
             self.intent, self.lane, "intent", len(wanted), self.name, digest, created_s=time.time()
         )
-        self.store.add(batch, wanted)
+        self.store.add(batch, [*wanted, *answered])
         draft.unlink(missing_ok=True)
         return batch
 
@@ -120,7 +125,7 @@ def remove_strays(store: BatchStore) -> None:
                 path.unlink(missing_ok=True)
 
 
-def digest_of(bodies: Iterator[bytes]) -> str:
+def digest_of(bodies: Iterable[bytes]) -> str:
     hashed = hashlib.sha256()
     for body in bodies:
         hashed.update(len(body).to_bytes(8, "big"))

@@ -62,7 +62,7 @@ class Minder:
     ) -> None:
         self._store = store
         self._network = network
-        self._apis = apis
+        self.apis = apis
         self._collector = collector
         self._pace = pace
         self._queue_limit = queue_limit
@@ -71,7 +71,7 @@ class Minder:
 
     async def step(self, batch: BatchRow, credentials: Mapping[str, str]) -> float | None:
         """Do what its state asks for; seconds until the next step, or `None` when it is collected."""
-        courier = Courier(self._network, self._apis[batch.lane.dialect], batch.lane, credentials)
+        courier = Courier(self._network, self.apis[batch.lane.dialect], batch.lane, credentials)
         try:
             wait_s = await self._step(batch, courier)
         except Later as error:
@@ -198,7 +198,7 @@ class Minder:
 
     async def cancel(self, batch: BatchRow, credentials: Mapping[str, str]) -> None:
         """Ask the provider to end it; what is done of it can be fetched."""
-        courier = Courier(self._network, self._apis[batch.lane.dialect], batch.lane, credentials)
+        courier = Courier(self._network, self.apis[batch.lane.dialect], batch.lane, credentials)
         await courier.cancel(batch.provider_id)
         self._store.mark(batch.intent, is_cancelled=1)
 

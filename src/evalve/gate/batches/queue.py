@@ -21,6 +21,7 @@ from evalve.gate.batches.drafts import Draft, remove_strays
 from evalve.gate.batches.minding import Minder, Pace
 from evalve.gate.batches.shapes import SENT_AGAIN, Api, Lane, credentials_in, lane_of
 from evalve.gate.batches.store import BatchRow, BatchStore, RequestRow
+from evalve.gate.dialects.request_parts import key_hash
 from evalve.gate.messages import Call, Dialect, Reply, Request
 
 _LOG = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class BatchQueue:
         api = self._apis.get(call.dialect)
         if api is None:
             return f"there are no batches for {call.provider}"
-        if call.key_hash == "none":
+        if key_hash(request.headers, request.url) == "none":
             return "batches need a key"
         return api.takes(call, request)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from evalve.gate.cache_key import SECRET_HEADERS, may_change_the_answer
+from evalve.gate.dialects.request_parts import key_hash
 from evalve.gate.messages import Call, Reply, Request
 
 PRICE_SHARE = 0.5
@@ -71,7 +72,9 @@ def lane_of(request: Request, call: Call, *, meaning: frozenset[str], one_model:
         if name not in SECRET_HEADERS and (name in meaning or may_change_the_answer(name))
     )
     url = str(request.url).partition("?")[0]
-    return Lane(call.dialect, url, headers, call.key_hash, call.model if one_model else "")
+    # of the key itself, whatever account a person says that it is of: batches are found again with it
+    own = key_hash(request.headers, request.url)
+    return Lane(call.dialect, url, headers, own, call.model if one_model else "")
 
 
 def credentials_in(headers: Mapping[str, str]) -> dict[str, str]:

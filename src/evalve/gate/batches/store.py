@@ -122,8 +122,8 @@ class BatchStore:
             marks = ", ".join("?" * len(values))
             connection.execute(f"INSERT INTO batches ({_COLUMNS}) VALUES ({marks})", values)
             connection.executemany(
-                "INSERT INTO requests (intent, number, key, model, custom_id, attempt, place)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO requests (intent, number, key, model, custom_id, attempt, place, kind)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
                         batch.intent,
@@ -133,6 +133,7 @@ class BatchStore:
                         one.custom_id,
                         one.attempt,
                         one.place,
+                        one.kind,
                     )
                     for one in requests
                 ],
@@ -162,6 +163,17 @@ class BatchStore:
         with self._transaction() as connection:
             connection.executemany(
                 "UPDATE requests SET delivered = 1 WHERE key = ?", [(bytes.fromhex(key),) for key in keys]
+            )
+
+    def note_cancelled(self, intent: str) -> None:
+        """It was never sent, and never will be."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE requests SET kind = 'canceled' WHERE intent = ? AND kind IS NULL", (intent,)
+            )
+            connection.execute(
+                "UPDATE batches SET state = 'collected', is_cancelled = 1, collected_s = ? WHERE intent = ?",
+                (time.time(), intent),
             )
 
     def hold(self, intent: str) -> bool:
