@@ -41,7 +41,7 @@ KERNEL = {
 }
 WIRING = {
     "agent_wiring",
-    "batching",
+    "batches",
     "cases",
     "checking",
     "experiments",

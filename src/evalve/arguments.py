@@ -233,6 +233,9 @@ def _add_planning(verbs: Verbs) -> None:
     plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")
     plan.add_argument("--output-tokens", type=_amount, metavar="X", help="per call")
     plan.add_argument("--latency-s", type=_amount, metavar="X", help="how long a call takes")
+    plan.add_argument(
+        "--deadline", metavar="TIME", help="when it must be over, as in 2h: live or in batches?"
+    )
     plan.add_argument("--tier", metavar="T", help="only this tier, as in 1 or build")
     plan.add_argument("--json", action="store_true", help="for machines")
 

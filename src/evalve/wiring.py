@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from evalve import gateways, gating
 from evalve.batches import notes as batch_notes
+from evalve.batches.settling import settled
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
@@ -173,6 +174,7 @@ async def run_recording(
     budget: SharedBudget | None = None,
 ) -> Outcome:
     """Run one evaluation, its calls treated as its options ask; `budget` is one that others spend as well."""
+    evaluation = settled(evaluation, store, Environment(os.environ), progress.note)
     refuse_batches(evaluation)
     for text in _useless(evaluation):
         if text not in _TOLD:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evalve.show.plans import HERE, plan_json, plan_text
 
@@ -53,6 +54,8 @@ class Planned:
     latency_s: float | None = 6.0
     one_by_one_s: float | None = 636.0
     scopes: Sequence[Scope] = (Scope(),)
+    batch: Any = None
+    choice: Any = None
 
 
 MODEL = "anthropic/claude-sonnet-4-5"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalve.errors import OptionError
+from evalve.experiments.configuration import read_configuration
 from evalve.gate.background import SHARED
 from evalve.gate.batches.anthropic import AnthropicBatches
 from evalve.gate.batches.collecting import Collector
@@ -16,6 +17,8 @@ from evalve.gate.batches.queue import BatchQueue
 from evalve.gate.batches.shapes import Api
 from evalve.gate.batches.store import BatchStore
 from evalve.gate.dialects.finding import DIALECTS
+from evalve.gate.dialects.request_parts import address
+from evalve.gate.presets import BatchLimits, batch_limits_for, read_limits
 
 if TYPE_CHECKING:
     from evalve.gating import GateHouse
@@ -52,17 +55,38 @@ def minder_of(house: GateHouse, store: BatchStore, environ: Mapping[str, str]) -
         dialects={dialect.name: dialect for dialect in DIALECTS},
         price=house.prices.cost,
     )
-    return Minder(store=store, network=house.sender, apis=apis(), collector=collector, pace=pace_in(environ))
+    limits = _limits_reader(environ)
+    return Minder(
+        store=store,
+        network=house.sender,
+        apis=apis(),
+        collector=collector,
+        pace=pace_in(environ),
+        queue_limit=lambda batch: limits(address(batch.lane.url)[0], batch.lane.dialect).queue,
+    )
+
+
+def _limits_reader(environ: Mapping[str, str]) -> Callable[[str, str], BatchLimits]:
+    """By the server's host where it is named, else by the provider whose wire it speaks."""
+    configured = read_limits(read_configuration(Path.cwd()).limits)
+
+    def limits(host: str, dialect: str) -> BatchLimits:
+        own = batch_limits_for(host, configured, environ)
+        return own if own != BatchLimits() else batch_limits_for(dialect, configured, environ)
+
+    return limits
 
 
 def batch_queue(house: GateHouse, environ: Mapping[str, str]) -> BatchQueue:
     from evalve.gating import state_directory
 
     store = store_in(state_directory(environ))
+    limits = _limits_reader(environ)
     return BatchQueue(
         store=store,
         minder=minder_of(house, store, environ),
         apis=apis(),
         pace=pace_in(environ),
         in_background=SHARED.start,
+        largest=lambda call: limits(call.host, call.dialect).size,
     )
