@@ -88,5 +88,6 @@ def batch_queue(house: GateHouse, environ: Mapping[str, str]) -> BatchQueue:
         apis=apis(),
         pace=pace_in(environ),
         in_background=SHARED.start,
+        is_cached=lambda key: house.store.get(key, only_look=True) is not None,
         largest=lambda call: limits(call.host, call.dialect).size,
     )

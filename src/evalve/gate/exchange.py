@@ -725,7 +725,8 @@ class Exchange:
 
 def _place_of(sample: SampleContext) -> tuple[str, int]:
     """Whose a call is, and which of its calls: the same when the sample is replayed."""
-    attempt = "\x1f".join((sample.experiment, sample.evaluation_key, sample.sample_id, str(sample.repeat)))
+    names = (sample.experiment, sample.evaluation_key, sample.sample_id, str(sample.repeat))
+    attempt = hashlib.blake2b("\x1f".join(names).encode(errors="replace"), digest_size=12).hexdigest()
     return attempt, sum(sample.calls.ordinals.values()) + len(sample.calls.ordinals)
 
 

@@ -84,6 +84,7 @@ class Draft:
         )
         self.store.add(batch, [*wanted, *answered])
         draft.unlink(missing_ok=True)
+        self.requests = []  # they are on disk, and may be many
         return batch
 
     def _write_body(self, draft: Path, numbers: set[int]) -> None:

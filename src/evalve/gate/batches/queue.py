@@ -11,8 +11,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from evalve.clock import LOOP_CLOCK, Clock
@@ -61,12 +62,12 @@ class Asked:
 
 
 class _Waiter:
-    """One call that waits for its batch."""
+    """One call that waits for its batch, on its own loop. There may be ten thousand, so it has little."""
 
     __slots__ = ("future", "intent", "is_resuming", "run")
 
     def __init__(self, run: RunBatches, intent: str) -> None:
-        self.future: Future[Delivery] = Future()
+        self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self.run = run
         self.intent = intent
         self.is_resuming = False
@@ -83,6 +84,7 @@ class BatchQueue:
         apis: Mapping[str, Api],
         pace: Pace,
         in_background: Callable[[Coroutine[Any, Any, None]], object],
+        is_cached: Callable[[str], bool],
         largest: Callable[[Call], int | None] = lambda call: None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -91,6 +93,7 @@ class BatchQueue:
         self._apis = apis
         self._pace = pace
         self._in_background = in_background
+        self._is_cached = is_cached
         self._largest = largest
         self._clock = clock
         self._lock = threading.RLock()
@@ -143,8 +146,13 @@ class BatchQueue:
         """Wait for the batch that has the call already, or put it into the next."""
         with self._lock:
             run.is_quiet = False
-            intent = self.store.intent_of(asked.key)
+            intent, is_answered = self.store.where(asked.key)
             full: Draft | None = None
+            if intent is None and is_answered and self._is_cached(asked.key):
+                # collected since the caller has looked: answers are in the cache before that is noted
+                waiter = _Waiter(run, "")
+                waiter.future.set_result(Delivery("answer", ""))
+                return waiter
             if intent is None:
                 self._report_if_changed(asked, run)
                 draft, full = self._draft_for(asked)
@@ -180,13 +188,15 @@ class BatchQueue:
         self._waiting.setdefault(key, []).append(waiter)
         run.intents.setdefault(intent, 0)
         run.intents[intent] += 1
-        waiter.future.add_done_callback(
-            lambda future: self._gone(key, waiter) if future.cancelled() else None
-        )
         return waiter
 
-    def _gone(self, key: str, waiter: _Waiter) -> None:
+    def has_resumed(self, key: str, waiter: _Waiter) -> None:
+        """Its sample goes on, or is cancelled."""
         with self._lock:
+            waiter.run.resuming -= waiter.is_resuming
+            waiter.is_resuming = False
+            if key not in self._waiting:
+                return
             left = [each for each in self._waiting.get(key, []) if each is not waiter]
             if left:
                 self._waiting[key] = left
@@ -202,12 +212,6 @@ class BatchQueue:
             run.changed += 1
             self.store.note_delivered([known])
             run.tell_changed()
-
-    def has_resumed(self, waiter: _Waiter) -> None:
-        """Its sample goes on, or is cancelled."""
-        with self._lock:
-            waiter.run.resuming -= waiter.is_resuming
-            waiter.is_resuming = False
 
     def found(self, attempt: str, place: int, key: str) -> None:
         """A replayed sample has its answer from the cache."""
@@ -338,8 +342,7 @@ class BatchQueue:
             with self._lock:
                 waiters = self._waiting.pop(key, [])
             for waiter in waiters:
-                if waiter.future.set_running_or_notify_cancel():
-                    waiter.future.set_exception(error)
+                _on_its_loop(waiter, partial(_set_exception, waiter.future, error))
 
     def _answer(self, keys: Iterable[str], came: Delivery) -> None:
         for key in keys:
@@ -350,8 +353,22 @@ class BatchQueue:
 
 def _settle(waiters: Iterable[_Waiter], came: Delivery) -> None:
     for waiter in waiters:
-        if waiter.future.set_running_or_notify_cancel():
-            waiter.future.set_result(came)
+        _on_its_loop(waiter, partial(_set_result, waiter.future, came))
+
+
+def _on_its_loop(waiter: _Waiter, act: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits there
+        waiter.future.get_loop().call_soon_threadsafe(act)
+
+
+def _set_result(future: asyncio.Future[Delivery], came: Delivery) -> None:
+    if not future.done():
+        future.set_result(came)
+
+
+def _set_exception(future: asyncio.Future[Delivery], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def batch_in_words(batch: BatchRow | None, intent: str) -> str:
@@ -406,17 +423,15 @@ class RunBatches:
     async def answer(self, asked: Asked) -> Delivery:
         """Return when the batch of the call is collected."""
         while True:
-            came = await self._resumed(self._queue.ask(asked, self))
+            waiter = self._queue.ask(asked, self)
+            try:
+                came = await waiter.future
+            finally:
+                self._queue.has_resumed(asked.key, waiter)
             if came.fate in ("again", "live"):
                 self._note_sent_again(came)
             if came.fate != "again":
                 return came
-
-    async def _resumed(self, waiter: _Waiter) -> Delivery:
-        try:
-            return await asyncio.wrap_future(waiter.future)
-        finally:
-            self._queue.has_resumed(waiter)
 
     def found(self, attempt: str, place: int, key: str) -> None:
         self._queue.found(attempt, place, key)

@@ -212,14 +212,15 @@ class BatchStore:
         """The newest first."""
         return [_batch(row) for row in self._read(f"SELECT {_COLUMNS} FROM batches ORDER BY created_s DESC")]
 
-    def intent_of(self, key: str) -> str | None:
-        """The batch that is not collected and has this request."""
+    def where(self, key: str) -> tuple[str | None, bool]:
+        """The batch that is not collected and has this request; else whether one that is has answered it."""
         rows = self._read(
-            "SELECT r.intent FROM requests r JOIN batches b ON b.intent = r.intent"
-            " WHERE r.key = ? AND b.state != 'collected'",
+            "SELECT r.intent, b.state, r.kind FROM requests r JOIN batches b ON b.intent = r.intent"
+            " WHERE r.key = ?",
             (bytes.fromhex(key),),
         )
-        return rows[0][0] if rows else None
+        is_open = next((intent for intent, state, _ in rows if state != "collected"), None)
+        return is_open, any(kind == "succeeded" for _, _, kind in rows)
 
     def times_batched(self, key: str) -> int:
         return int(self._read("SELECT COUNT(*) FROM requests WHERE key = ?", (bytes.fromhex(key),))[0][0])
