@@ -11,14 +11,19 @@ if TYPE_CHECKING:
 
 def holding_in_words(name: str, lenders: Mapping[str, Any]) -> str:
     """Samples that are parked keep what they were lent."""
-    sizes = [
-        f"{argument} ({size} at once)" if isinstance(size := getattr(lender, "size", None), int) else argument
+    held = [
+        argument if (size := settings_of(lender).get("size")) is None else f"{argument} ({size} at once)"
         for argument, lender in lenders.items()
     ]
     return (
-        f"{name}: its samples keep {', '.join(sizes)} while they wait for a batch, so a batch has at most as"
+        f"{name}: its samples keep {', '.join(held)} while they wait for a batch, so a batch has at most as"
         " many of them as there are to lend"
     )
+
+
+def settings_of(lender: Any) -> Mapping[str, Any]:
+    found = getattr(lender, "settings", None)
+    return found if isinstance(found, Mapping) else {}
 
 
 def left_in_words(batches: RunBatches) -> Iterator[str]:

@@ -24,6 +24,7 @@ from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import (
     SAMPLE,
     WAITS_FOR_BATCH,
+    WAITS_FOR_BUDGET,
     WAITS_FOR_EQUAL_CALL,
     WAITS_FOR_LIMITS,
     SampleContext,
@@ -74,7 +75,6 @@ UNREAD_S = 5.0
 who should read it. Another makes the equal call, a budget counts on no end of it, and it is read ahead, so
 that its place among the calls at once falls free."""
 
-WAITS_FOR_BUDGET = "the budget"
 _UNKNOWN_KEY = 401
 WAITS_FOR_RECOVERY = "the provider to recover"
 
@@ -556,7 +556,9 @@ class Exchange:
         self._ahead = look_ahead()
         try:
             if not budget.reserve_now(self._ahead):
-                self._ahead = await self._held(budget.reserve(look_ahead), WAITS_FOR_BUDGET)
+                # in batch mode those who have reserved are parked, and need a slot to go on
+                wait = self._held if self._account.batches is None else self._parked
+                self._ahead = await wait(budget.reserve(look_ahead), WAITS_FOR_BUDGET)
         except BudgetSpent as error:
             if self._sample is not None:
                 self._sample.stop_run(str(error))

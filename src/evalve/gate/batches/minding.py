@@ -22,7 +22,6 @@ CLOCKS_DIFFER_S = 300.0
 _LOOK_AT_LEAST_EVERY_S = 60.0
 _LOOK_AT_MOST_EVERY_S = 0.5
 _SHARE_OF_AGE = 0.25
-_FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 120.0
 
 Done = None
@@ -37,14 +36,19 @@ class Pace:
     """For another call, before a batch is closed while samples work."""
 
     @property
+    def first_look_s(self) -> float:
+        """After a batch was submitted; and between two looks at the least."""
+        return min(_LOOK_AT_MOST_EVERY_S, self.linger_s / 4)
+
+    @property
     def arriving_s(self) -> float:
         """A submission that has not appeared in the provider's list for so long has not arrived."""
         return 3 * self.linger_s
 
 
-def look_again_in_s(age_s: float) -> float:
+def look_again_in_s(age_s: float, at_most_every_s: float = _LOOK_AT_MOST_EVERY_S) -> float:
     """A quarter of the batch's age, within bounds: nobody learns much too late of its end."""
-    return min(_LOOK_AT_LEAST_EVERY_S, max(_LOOK_AT_MOST_EVERY_S, _SHARE_OF_AGE * age_s))
+    return min(_LOOK_AT_LEAST_EVERY_S, max(at_most_every_s, _SHARE_OF_AGE * age_s))
 
 
 class Minder:
@@ -106,7 +110,7 @@ class Minder:
             seen = await courier.create(batch.intent, file_id, path)
         except Uncertain as error:
             store.mark(batch.intent, told=f"it may have been submitted: {error}")
-            return _FIRST_WAIT_S
+            return self._pace.first_look_s
         except (Later, Gone, Refused):
             store.mark(batch.intent, state="intent", sending_s=None)
             raise
@@ -122,7 +126,7 @@ class Minder:
             expires_s=seen.expires_s,
             told="",
         )
-        return _FIRST_WAIT_S
+        return self._pace.first_look_s
 
     def _wait_for_room(self, batch: BatchRow) -> None:
         """Where a person or a tier says how much the provider's queue takes."""
@@ -136,7 +140,7 @@ class Minder:
         )
         if waiting + batch.count > limit:
             raise Later(
-                f"the queue takes {limit} requests, and {waiting} are in it", _LOOK_AT_MOST_EVERY_S * 4
+                f"the queue takes {limit} requests, and {waiting} are in it", self._pace.first_look_s * 4
             )
 
     # -- a submission whose answer was lost
@@ -161,9 +165,9 @@ class Minder:
             of = "a batch" if undecided == 1 else f"one of {undecided} batches"
             told = f"its id was lost; it may be {of} whose results will tell"
             self._store.mark(batch.intent, told=told)
-            return look_again_in_s(age_s)
+            return look_again_in_s(age_s, self._pace.first_look_s)
         if age_s < self._pace.arriving_s:
-            return min(_FIRST_WAIT_S * 2, self._pace.arriving_s - age_s)
+            return min(self._pace.first_look_s * 2, self._pace.arriving_s - age_s)
         self._store.mark(batch.intent, state="intent", sending_s=None, told="it had not arrived")
         return 0.0
 
@@ -182,7 +186,7 @@ class Minder:
         if seen.queue_is_full:
             # it was taken and failed: nothing of it was done, and it goes again when there is room
             self._store.mark(batch.intent, state="intent", provider_id="", sending_s=None, told=seen.failure)
-            raise Later(seen.failure, 5.0)
+            raise Later(seen.failure, self._pace.first_look_s * 10)
         if seen.failure:
             self._collector.fail(batch, seen.failure)
             return None
@@ -190,7 +194,8 @@ class Minder:
         if not seen.has_ended:
             if seen.status != batch.status or batch.told:
                 self._store.mark(batch.intent, status=seen.status, expires_s=seen.expires_s, told="")
-            return look_again_in_s(now_s - (batch.submitted_s or now_s))
+            age_s = now_s - (batch.submitted_s or now_s)
+            return look_again_in_s(age_s, self._pace.first_look_s)
         if batch.state != "ended":
             self._store.mark(batch.intent, state="ended", status=seen.status, ended_s=now_s, told="")
         await self._collector.collect(batch, courier.results(seen))
@@ -205,8 +210,8 @@ class Minder:
     def _in_trouble(self, batch: BatchRow, told: str, after_s: float | None) -> float:
         times = self._troubles[batch.intent] = self._troubles.get(batch.intent, 0) + 1
         self._store.mark(batch.intent, told=told)
-        growing_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 1.6**times)
-        return growing_s if after_s is None else max(after_s, _FIRST_WAIT_S)
+        growing_s = min(_LONGEST_WAIT_S, self._pace.first_look_s * 1.6**times)
+        return growing_s if after_s is None else max(after_s, self._pace.first_look_s)
 
 
 def _may_be(seen: Seen, batch: BatchRow) -> bool:

@@ -103,7 +103,8 @@ class BatchQueue:
         self._credentials: dict[str, dict[str, str]] = {}
         """By intent: those of whoever asked last."""
         self._minding: set[str] = set()
-        self._undelivered: dict[tuple[str, int], str] | None = None
+        self._undelivered: dict[tuple[str, int], str] = {}
+        """What earlier runs asked for and were not given."""
 
     # -- runs
 
@@ -111,11 +112,11 @@ class BatchQueue:
         """A run whose calls go in batches; it must be told when no sample of it works, and must leave."""
         run = RunBatches(self, name)
         with self._lock:
-            self._runs.append(run)
-            if self._undelivered is None:
+            if not self._runs:
                 self.store.forget_older_than(_FORGET_AFTER_S)
                 remove_strays(self.store)
                 self._undelivered = self.store.undelivered()
+            self._runs.append(run)
         return run
 
     def leave(self, run: RunBatches) -> None:
@@ -205,17 +206,16 @@ class BatchQueue:
 
     def _report_if_changed(self, asked: Asked, run: RunBatches) -> None:
         place = (asked.attempt, asked.place)
-        undelivered = self._undelivered or {}
-        known = undelivered.get(place)
+        known = self._undelivered.get(place)
         if known is not None and known != asked.key:
-            del undelivered[place]
+            del self._undelivered[place]
             run.changed += 1
             self.store.note_delivered([known])
             run.tell_changed()
 
     def found(self, attempt: str, place: int, key: str) -> None:
         """A replayed sample has its answer from the cache."""
-        if self._undelivered and self._undelivered.get((attempt, place)) == key:
+        if self._undelivered.get((attempt, place)) == key:
             with self._lock:
                 self._undelivered.pop((attempt, place), None)
             self.store.note_delivered([key])

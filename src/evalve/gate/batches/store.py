@@ -196,6 +196,8 @@ class BatchStore:
 
     def forget_older_than(self, age_s: float) -> None:
         """Drop what was collected so long ago that nobody can fetch it any more."""
+        if not self.exists:
+            return
         before_s = time.time() - age_s
         with self._transaction() as connection:
             old = "SELECT intent FROM batches WHERE state = 'collected' AND created_s < ?"
