@@ -588,8 +588,11 @@ class CallsView(Protocol):
     def spent(self) -> str:
         """What calls came to so far, in words."""
 
-    def quiet(self) -> None:
-        """No sample of the run works now, and none can begin: all wait for a batch."""
+    def quiet(self) -> str:
+        """No sample of the run works now, and none can begin: all wait for a batch.
+
+        Why the run shall stop here, where it is only to gather its calls; else empty.
+        """
 
     async def utilisation(self) -> list[dict[str, Any]]:
         """For each limit that was used since the run began: its share over time."""

@@ -202,9 +202,8 @@ class Calls:
     def totals(self) -> dict[str, float]:
         return self.account.totals()
 
-    def quiet(self) -> None:
-        if self.account.batches is not None:
-            self.account.batches.quiet()
+    def quiet(self) -> str:
+        return "" if self.account.batches is None else self.account.batches.quiet()
 
     def held_by(self) -> str:
         if self.account.batches is not None and (waits := self.account.batches.in_words()):

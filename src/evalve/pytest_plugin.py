@@ -387,6 +387,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _evalve(session.config).begin(items)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """With `--batch`, several evaluations share their batches; a worker of xdist has its items one by one."""
+    config = session.config
+    broken = session.testsfailed and not config.option.continue_on_collection_errors
+    is_worker = hasattr(config, "workerinput")
+    if SESSION in config.stash and not config.option.collectonly and not broken and not is_worker:
+        config.stash[SESSION].gather([item for item in session.items if is_evaluation(item)])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """While an evaluation's item is called, its function is the one that judges, not the direct call."""

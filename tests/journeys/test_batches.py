@@ -43,10 +43,10 @@ class Runs:
     """A program that asks in batches, in one project, as often as it is started."""
 
     def __init__(self, folder: Path, provider: Simulator) -> None:
-        self._folder = folder
+        self.folder = folder
         self.provider = provider
         (folder / "program.py").write_text(PROGRAM)
-        self._environ = {
+        self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("EVALVE_")},
             "EVALVE_CACHE_DIR": str(folder / "cache"),
             "EVALVE_STATE_DIR": str(folder / "state"),
@@ -60,8 +60,8 @@ class Runs:
     def start(self, model: str, turns: int = 1) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "program.py", model, str(turns), str(SAMPLES)],
-            cwd=self._folder,
-            env=self._environ,
+            cwd=self.folder,
+            env=self.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -139,3 +139,45 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(runs: Runs) -
     assert runs.provider.stats.batched == SAMPLES
     assert process.returncode != 0
     assert f"with {SAMPLES} requests" in err and "`evalve batch wait evb_" in err
+
+
+EVALUATIONS = """
+import evalve
+import pytest
+from evalve import Score, foreach
+
+MODEL = evalve.model("anthropic/claude-haiku-4-5")
+
+@pytest.fixture
+def word():
+    return "say"
+
+@foreach("n", [(n,) for n in range(10)])
+async def eval_once(n, word):
+    return Score("right", (await MODEL.generate(f"{word} once {n}", max_tokens=9)).text == str(n), [])
+
+@foreach("n", [(n,) for n in range(10)])
+async def eval_twice(n, word):
+    first = await MODEL.generate(f"{word} twice {n}", max_tokens=9)
+    second = await MODEL.generate(f"{word} again {first.text}", max_tokens=9)
+    return Score("right", second.text == str(n), [])
+"""
+
+
+def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn(runs: Runs) -> None:
+    (runs.folder / "eval_both.py").write_text(EVALUATIONS)
+    command = [sys.executable, "-m", "pytest", "-q", "--batch", "eval_both.py", "--experiment", "both"]
+    ended = subprocess.run(
+        command,
+        cwd=runs.folder,
+        env=runs.environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    stats = runs.provider.stats
+    assert (stats.batches, stats.batched, stats.batched_again, stats.requests) == (2, 30, 0, 0)
+    assert "right  accuracy 1.000" in ended.stdout and "USD" in ended.stdout
+    assert "20 calls of 2 evaluations wait for msgbatch_sim000001" in ended.stderr

@@ -321,8 +321,12 @@ class Exchange:
         cached = await turn.__aenter__()
         batches = self._account.batches
         if cached is not None:
-            if batches is not None and self._sample is not None:
-                batches.found(*_place_of(self._sample), key)
+            if (
+                batches is not None
+                and self._sample is not None
+                and batches.found(*_place_of(self._sample), key)
+            ):
+                return self._paid_by_batch(replace(cached, cached=False), batches, key)
             self._gate.meter.hit(self._account, self._sample)
             return Outcome(cached)
         if batches is not None and self._sample is not None and batches.takes(self._call, self._request):
@@ -349,12 +353,12 @@ class Exchange:
         )
         try:
             came = await self._parked(batches.answer(asked), WAITS_FOR_BATCH)
-            return self._batched(came)
+            return self._batched(came, batches, key)
         finally:
             self._account.budget.release(self._ahead)
             self._ahead = NOTHING
 
-    def _batched(self, came: Delivery) -> Outcome | None:
+    def _batched(self, came: Delivery, batches: RunBatches, key: str) -> Outcome | None:
         if came.fate == "cancelled":
             told = f"the request was cancelled with its batch {came.batch}; run again to ask anew"
             error = Withheld(told)
@@ -368,6 +372,13 @@ class Exchange:
         answer = self._turn.look_again() if came.fate == "answer" and self._turn is not None else None
         if answer is None:
             return None  # what was collected is gone from the cache, or there is nothing: it goes live
+        return self._paid_by_batch(answer, batches, key)
+
+    def _paid_by_batch(self, answer: Reply, batches: RunBatches, key: str) -> Outcome:
+        """What it cost is counted by the sample that is recorded with it, perhaps when it is replayed."""
+        meter, call = self._gate.meter, self._call
+        if self._sample is not None:
+            self._sample.when_committed(partial(batches.was_used, key))
         meter.sent(self._account, self._sample, 0.0)
         usage = self._dialect.usage(call, answer.body)
         cost_usd = None

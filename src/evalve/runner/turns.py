@@ -117,11 +117,12 @@ class Turns:
         tally: Tally,
         *,
         owed: Callable[[], int] = lambda: 0,
-        tell_quiet: Callable[[], None] = lambda: None,
+        tell_quiet: Callable[[], str] = lambda: "",
     ) -> None:
         """`owed` counts what ended bodies have left to be done before the run is over: their records.
 
         `tell_quiet` is called when no body works and none can begin: all wait for what comes from outside.
+        Where it gives a reason, the run stops.
         """
         self.parked = 0
         """Bodies that are without a slot."""
@@ -375,8 +376,8 @@ class Turns:
 
     async def _hunger(self) -> None:
         """Wait until there may be a body, or the end."""
-        if self._is_quiet():
-            self._tell_quiet()
+        if self._is_quiet() and (reason := self._tell_quiet()):
+            self.stop(reason)
         fed = self._loop.create_future()
         self._hungry.append(fed)
         await fed

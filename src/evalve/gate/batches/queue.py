@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -31,7 +31,11 @@ _LIVE_SHARE = 0.01
 _MOST_BATCHES = 2
 """A request that has failed in so many is sent live."""
 _ANOTHER_HOLDS_S = 1.0
+_USED_AT_ONCE = 250
 _FORGET_AFTER_S = 30 * 86_400.0
+
+GATHERED = "its calls are gathered"
+"""Why a run stops that is only to say what it asks for; it is replayed when the answers are there."""
 
 Fate = Literal["answer", "failed", "cancelled", "again", "live"]
 
@@ -103,8 +107,41 @@ class BatchQueue:
         self._credentials: dict[str, dict[str, str]] = {}
         """By intent: those of whoever asked last."""
         self._minding: set[str] = set()
+        self.is_gathering = False
+        self._gathered: set[str] = set()
+        """Of runs that have stopped, and will be replayed."""
         self._undelivered: dict[tuple[str, int], str] = {}
         """What earlier runs asked for and were not given."""
+
+    # -- several runs, one after another, that share their batches
+
+    @contextmanager
+    def gathering(self) -> Iterator[list[str]]:
+        """In the block, runs stop when all of their samples wait; behind it, their calls are promised.
+
+        What is yielded has then the batches, which nobody has submitted yet.
+        """
+        promised: list[str] = []
+        self.is_gathering = True
+        try:
+            yield promised
+        finally:
+            self.is_gathering = False
+            with self._lock:
+                drafts = list(self._drafts.values())
+                self._drafts.clear()
+                for draft in drafts:
+                    draft.is_closed = True
+                    if (batch := draft.promised(self._is_wanted)) is not None:
+                        promised.append(batch.intent)
+                self._gathered.clear()
+
+    def credentials_of(self, intent: str) -> dict[str, str]:
+        """Those with which its calls would have gone alone."""
+        return self._credentials.get(intent, {})
+
+    def _is_wanted(self, key: str) -> bool:
+        return key in self._waiting or key in self._gathered
 
     # -- runs
 
@@ -127,7 +164,8 @@ class BatchQueue:
     def close_if_quiet(self) -> None:
         """Nobody works who could add to the drafts: they go out."""
         with self._lock:
-            is_quiet = all(run.is_quiet and not run.resuming for run in self._runs)
+            works = any(not run.is_quiet or run.resuming for run in self._runs)
+            is_quiet = not works and not self.is_gathering
             drafts = list(self._drafts.values()) if is_quiet else []
         for draft in drafts:
             self._in_background(self._close(draft))
@@ -151,9 +189,9 @@ class BatchQueue:
             full: Draft | None = None
             if intent is None and is_answered and self._is_cached(asked.key):
                 # collected since the caller has looked: answers are in the cache before that is noted
-                waiter = _Waiter(run, "")
-                waiter.future.set_result(Delivery("answer", ""))
-                return waiter
+                return _answered_now(run, Delivery("answer", ""))
+            if intent is None and self.store.times_batched(asked.key) >= _MOST_BATCHES:
+                return _answered_now(run, Delivery("live", "earlier batches"))
             if intent is None:
                 self._report_if_changed(asked, run)
                 draft, full = self._draft_for(asked)
@@ -198,6 +236,8 @@ class BatchQueue:
             waiter.is_resuming = False
             if key not in self._waiting:
                 return
+            if self.is_gathering:
+                self._gathered.add(key)
             left = [each for each in self._waiting.get(key, []) if each is not waiter]
             if left:
                 self._waiting[key] = left
@@ -213,12 +253,13 @@ class BatchQueue:
             self.store.note_delivered([known])
             run.tell_changed()
 
-    def found(self, attempt: str, place: int, key: str) -> None:
-        """A replayed sample has its answer from the cache."""
-        if self._undelivered.get((attempt, place)) == key:
-            with self._lock:
-                self._undelivered.pop((attempt, place), None)
-            self.store.note_delivered([key])
+    def found(self, attempt: str, place: int, key: str) -> bool:
+        """A replayed sample has its answer from the cache; whether it is the first to have it."""
+        if self._undelivered.get((attempt, place)) != key:
+            return False
+        with self._lock:
+            self._undelivered.pop((attempt, place), None)
+        return True
 
     # -- on the background loop
 
@@ -227,10 +268,10 @@ class BatchQueue:
         SAMPLE.set(None)
         while not draft.is_closed:
             left_s = self._pace.linger_s - (time.monotonic() - draft.last_added_s)
-            if left_s <= 0 and draft.requests:
+            if left_s <= 0 and draft.requests and not self.is_gathering:
                 await self._close(draft)
                 return
-            await self._clock.sleep(max(left_s, 0.01))
+            await self._clock.sleep(max(left_s, self._pace.first_look_s))
 
     async def _close(self, draft: Draft) -> None:
         with self._lock:
@@ -240,7 +281,7 @@ class BatchQueue:
             if self._drafts.get(draft.lane) is draft:
                 del self._drafts[draft.lane]
             try:
-                batch = draft.promised(lambda key: key in self._waiting)
+                batch = draft.promised(self._is_wanted)
             except Exception as error:  # whoever waits has to know
                 self._fail([request.key for request in draft.requests], error)
                 return
@@ -297,18 +338,13 @@ class BatchQueue:
     def _deliver(self, intent: str, batch: BatchRow | None) -> None:
         counts = self.store.counts(intent)
         failed = sum(counts.get(kind, 0) for kind in SENT_AGAIN)
-        delivered: list[str] = []
         self._expect_all_to_resume(intent)
         for row in self.store.requests(intent):
             with self._lock:
                 waiters = self._waiting.pop(row.key, [])
-            if waiters and row.kind == "succeeded":
-                delivered.append(row.key)
-            came = self._came_to(row, batch, failed)
-            _settle(waiters, came)
+            _settle(waiters, self._came_to(row, batch, failed))
         if batch is not None and batch.state == "collected" and not batch.digest:
             self.store.body_path(intent).unlink(missing_ok=True)
-        self.store.note_delivered(delivered)
         left = self._keys_waiting_for(intent)
         if left:  # a row that somebody removed
             self._answer(left, Delivery("live", intent))
@@ -349,6 +385,12 @@ class BatchQueue:
             with self._lock:
                 waiters = self._waiting.pop(key, [])
             _settle(waiters, came)
+
+
+def _answered_now(run: RunBatches, came: Delivery) -> _Waiter:
+    waiter = _Waiter(run, "")
+    waiter.future.set_result(came)
+    return waiter
 
 
 def _settle(waiters: Iterable[_Waiter], came: Delivery) -> None:
@@ -410,6 +452,7 @@ class RunBatches:
         self.live: dict[str, int] = {}
         """Calls that could not go in a batch, by the reason."""
         self.sent_again = 0
+        self._used: list[str] = []
         self.tell: Callable[[str], None] = lambda text: _LOG.warning("%s", text)
 
     def takes(self, call: Call, request: Request) -> bool:
@@ -433,15 +476,30 @@ class RunBatches:
             if came.fate != "again":
                 return came
 
-    def found(self, attempt: str, place: int, key: str) -> None:
-        self._queue.found(attempt, place, key)
+    def found(self, attempt: str, place: int, key: str) -> bool:
+        return self._queue.found(attempt, place, key)
 
-    def quiet(self) -> None:
-        """No sample of the run works, and none can begin."""
+    def quiet(self) -> str:
+        """No sample of the run works, and none can begin; why it shall stop here, if it shall."""
         self.is_quiet = True
+        if self._queue.is_gathering:
+            return GATHERED
         self._queue.close_if_quiet()
+        return ""
+
+    def was_used(self, key: str) -> None:
+        """The sample that has the answer is recorded, with what it cost. From any thread."""
+        self._used.append(key)
+        if len(self._used) >= _USED_AT_ONCE:
+            self._note_used()
+
+    def _note_used(self) -> None:
+        used, self._used = self._used, []
+        if used:
+            self._queue.store.note_delivered(used)
 
     def leave(self) -> None:
+        self._note_used()
         self._queue.leave(self)
 
     def open_batches(self) -> list[BatchRow]:

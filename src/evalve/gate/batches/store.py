@@ -225,7 +225,7 @@ class BatchStore:
         return is_open, any(kind == "succeeded" for _, _, kind in rows)
 
     def times_batched(self, key: str) -> int:
-        return int(self._read("SELECT COUNT(*) FROM requests WHERE key = ?", (bytes.fromhex(key),))[0][0])
+        return len(self._read("SELECT intent FROM requests WHERE key = ?", (bytes.fromhex(key),)))
 
     def undelivered(self) -> dict[tuple[str, int], str]:
         """What attempts asked for and have not been given, by attempt and place."""
