@@ -23,6 +23,7 @@ from evalve.gate.batches.shapes import SENT_AGAIN, credentials_in, lane_of
 from evalve.gate.batches.store import BatchRow, RequestRow
 from evalve.gate.cache_entries import Entry, lasting_headers
 from evalve.gate.messages import Request
+from evalve.secrecy import secret
 
 
 def submit(
@@ -61,20 +62,23 @@ async def submit_async(
     return batch.intent
 
 
-def results(batch_id: str, *, resend: bool = True) -> list[dict[str, Any]]:
+def results(batch_id: str, *, resend: bool = True, api_key: str | None = None) -> list[dict[str, Any]]:
     """Wait for a batch and return its results in the order of its requests.
 
     Each has `custom_id`, `status` (`succeeded`, `invalid`, `errored`, `expired`, `canceled`, `missing`),
     `response` (the provider's answer) and `error`. With `resend`, what errored, expired or is missing is
     asked for live.
     """
-    result: list[dict[str, Any]] = SHARED.call(results_async(batch_id, resend=resend))
+    result: list[dict[str, Any]] = SHARED.call(results_async(batch_id, resend=resend, api_key=api_key))
     return result
 
 
-async def results_async(batch_id: str, *, resend: bool = True) -> list[dict[str, Any]]:
+async def results_async(
+    batch_id: str, *, resend: bool = True, api_key: str | None = None
+) -> list[dict[str, Any]]:
     """`results` for async code."""
     at = desk()
+    at.api_key = secret(api_key)
     batch = await at.until(at.found(batch_id).intent, ("collected",))
     if resend:
         await _resend(at, batch)

@@ -34,6 +34,8 @@ class Desk:
     minder: Minder
     environ: Mapping[str, str]
     clock: Clock = LOOP_CLOCK
+    api_key: str | None = None
+    """Instead of those in the environment."""
 
     def found(self, text: str) -> BatchRow:
         """By our name, by the provider's, by a beginning that only one has, or `latest`."""
@@ -111,18 +113,14 @@ class Desk:
         return self.store.batch(batch.intent) or batch
 
     def credentials(self, lane: Lane) -> dict[str, str]:
-        """Of the key that it was submitted with, from the environment."""
-        variables = [
-            (provider.key_variable, wire_of(provider))
-            for provider in PROVIDERS.values()
-            if provider.key_variable and provider.wire == lane.dialect
-        ]
-        for variable, wire in variables:
-            key = (self.environ.get(variable) or "").strip()
-            headers = wire.headers(secret(key)) if key else {}
+        """Of the key that it was submitted with: the one at hand, else from the environment."""
+        providers = [one for one in PROVIDERS.values() if one.key_variable and one.wire == lane.dialect]
+        for provider in providers:
+            key = self.api_key or secret((self.environ.get(provider.key_variable or "") or "").strip())
+            headers = wire_of(provider).headers(key) if key else {}
             if key and key_hash(headers) == lane.key_hash:
                 return {name: value for name, value in headers.items() if value and key in value}
-        names = " or ".join(variable for variable, _ in variables)
+        names = " or ".join(str(one.key_variable) for one in providers)
         raise OptionError(f"the batch was submitted with another key: set {names} to the one that was used")
 
 
