@@ -26,7 +26,7 @@ from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.experiments.configuration import project_folder
 from evalve.gate.accounts import Account
-from evalve.gate.batches.queue import GATHERED
+from evalve.gate.batches.asked import GATHERED
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of

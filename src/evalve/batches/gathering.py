@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from evalve import gating
 from evalve.batches.desk import desk
 from evalve.contracts import EvaluationInfo, Progress, Store, Tally
-from evalve.gate.batches.queue import batch_in_words
 from evalve.gate.batches.store import BatchRow
+from evalve.gate.batches.words import batch_in_words
 
 if TYPE_CHECKING:
     import pytest

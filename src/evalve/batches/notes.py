@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalve.gate.batches.queue import RunBatches
+    from evalve.gate.batches.runs import RunBatches
 
 
 def holding_in_words(name: str, lenders: Mapping[str, Any]) -> str:

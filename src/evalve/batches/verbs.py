@@ -13,8 +13,8 @@ from evalve.batches import asking
 from evalve.batches.building import apis
 from evalve.batches.desk import Desk, desk, only_looking
 from evalve.errors import OptionError
-from evalve.gate.batches.queue import batch_in_words
 from evalve.gate.batches.store import BatchRow, BatchStore
+from evalve.gate.batches.words import batch_in_words
 from evalve.gate.holders import in_words, is_alive
 from evalve.show.batches import BatchNow, batch_json, batch_lines, batches_json, batches_lines, instant
 

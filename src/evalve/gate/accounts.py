@@ -17,7 +17,7 @@ from evalve.contracts import CallLog, SampleContext
 from evalve.gate.budget import Budget, RunBudget, SharedBudget
 
 if TYPE_CHECKING:
-    from evalve.gate.batches.queue import RunBatches
+    from evalve.gate.batches.runs import RunBatches
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""

@@ -31,7 +31,8 @@ from evalve.contracts import (
 )
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
-from evalve.gate.batches.queue import Asked, Delivery, RunBatches
+from evalve.gate.batches.asked import Asked, Delivery
+from evalve.gate.batches.runs import RunBatches
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
 from evalve.gate.cache import CacheTurn, ResponseCache, replayed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,9 +118,12 @@ async def test_another_process_waits_for_the_one_that_holds_a_batch(provider: St
     environ = desk().environ
     folder = gating.state_directory(environ)
     other = store_in(folder)
-    other.mark(batch, holder="1:0.00:elsewhere")  # of another container, heard of just now
+    other.mark(batch, holder="1:0.00:elsewhere", heard_s=time.time())  # of another container
     at = Desk(other, minder_of(gating.house(), other, environ), environ)
     assert not other.hold(batch)
+    other.mark(batch, heard_s=time.time() - 3600)  # not heard of for an hour: it counts as dead
+    assert other.hold(batch)
+    other.mark(batch, holder="1:0.00:elsewhere", heard_s=time.time())
 
     async def collected_elsewhere() -> None:
         other.mark(batch, holder="")

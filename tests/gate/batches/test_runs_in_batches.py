@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -277,3 +278,12 @@ def test_a_budget_counts_half_prices(provider: Started) -> None:
     price = run(asking(1), experiment="one").report["calls"]["cost_usd"]
     result = run(asking(20, word="tell"), budget_usd=100 * price)
     assert right(result) == 20
+
+
+def test_no_file_has_the_key_in_it(provider: Started, tmp_path: Path) -> None:
+    provider()
+    run(asking(3))
+    evalve.batches.submit([{"model": CLAUDE, "prompt": "say something"}])
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "batches.db" for path in files)
+    assert [path.name for path in files if b"sk-test-4711" in path.read_bytes()] == []

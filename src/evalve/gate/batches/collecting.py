@@ -57,6 +57,8 @@ class Collector:
         cost_usd += await self._keep(batch, gathered)
         if missing := self._store.note_missing(batch.intent):
             _LOG.warning("%s: %d of %d requests have no result", batch.intent, missing, batch.count)
+        if self._store.counts(batch.intent).get("canceled"):
+            self._store.mark(batch.intent, is_cancelled=1)
         self._collected(batch, cost_usd=cost_usd)
 
     async def _keep(self, batch: BatchRow, gathered: Sequence[tuple[RequestRow, Result]]) -> float:

@@ -5,25 +5,26 @@ One for a process; any thread and loop may use it. What it does by itself, it do
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from contextlib import contextmanager
+from typing import Any
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE
+from evalve.gate.batches.asked import Asked, Delivery
 from evalve.gate.batches.drafts import Draft, remove_strays
 from evalve.gate.batches.minding import Minder, Pace
+from evalve.gate.batches.runs import RunBatches
 from evalve.gate.batches.shapes import SENT_AGAIN, Api, Lane, credentials_in, lane_of
 from evalve.gate.batches.store import BatchRow, BatchStore, RequestRow
+from evalve.gate.batches.waiting import Waiter, answered_now, fail, settle
+from evalve.gate.batches.words import batch_in_words
 from evalve.gate.dialects.request_parts import key_hash
-from evalve.gate.messages import Call, Dialect, Reply, Request
+from evalve.gate.messages import Call, Reply, Request
 
 _LOG = logging.getLogger(__name__)
 _LIVE_AT_MOST = 20
@@ -31,50 +32,7 @@ _LIVE_SHARE = 0.01
 _MOST_BATCHES = 2
 """A request that has failed in so many is sent live."""
 _ANOTHER_HOLDS_S = 1.0
-_USED_AT_ONCE = 250
 _FORGET_AFTER_S = 30 * 86_400.0
-
-GATHERED = "its calls are gathered"
-"""Why a run stops that is only to say what it asks for; it is replayed when the answers are there."""
-
-Fate = Literal["answer", "failed", "cancelled", "again", "live"]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What became of a call: its answer is in the cache, or it failed, or it is to be sent again."""
-
-    fate: Fate
-    batch: str
-    reply: Reply | None = None
-    """Of one that failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A call for a batch."""
-
-    key: str
-    """Its name in the cache."""
-    request: Request
-    call: Call
-    dialect: Dialect
-    attempt: str
-    """Whose it is, and which of its calls: what a replayed sample must ask for again."""
-    place: int
-    name: str
-
-
-class _Waiter:
-    """One call that waits for its batch, on its own loop. There may be ten thousand, so it has little."""
-
-    __slots__ = ("future", "intent", "is_resuming", "run")
-
-    def __init__(self, run: RunBatches, intent: str) -> None:
-        self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        self.run = run
-        self.intent = intent
-        self.is_resuming = False
 
 
 class BatchQueue:
@@ -103,7 +61,7 @@ class BatchQueue:
         self._lock = threading.RLock()
         self._runs: list[RunBatches] = []
         self._drafts: dict[Lane, Draft] = {}
-        self._waiting: dict[str, list[_Waiter]] = {}
+        self._waiting: dict[str, list[Waiter]] = {}
         self._credentials: dict[str, dict[str, str]] = {}
         """By intent: those of whoever asked last."""
         self._minding: set[str] = set()
@@ -181,7 +139,7 @@ class BatchQueue:
             return "batches need a key"
         return api.takes(call, request)
 
-    def ask(self, asked: Asked, run: RunBatches) -> _Waiter:
+    def ask(self, asked: Asked, run: RunBatches) -> Waiter:
         """Wait for the batch that has the call already, or put it into the next."""
         with self._lock:
             run.is_quiet = False
@@ -189,9 +147,9 @@ class BatchQueue:
             full: Draft | None = None
             if intent is None and is_answered and self._is_cached(asked.key):
                 # collected since the caller has looked: answers are in the cache before that is noted
-                return _answered_now(run, Delivery("answer", ""))
+                return answered_now(run, Delivery("answer", ""))
             if intent is None and self.store.times_batched(asked.key) >= _MOST_BATCHES:
-                return _answered_now(run, Delivery("live", "earlier batches"))
+                return answered_now(run, Delivery("live", "earlier batches"))
             if intent is None:
                 self._report_if_changed(asked, run)
                 draft, full = self._draft_for(asked)
@@ -222,14 +180,14 @@ class BatchQueue:
             self._in_background(self._linger(draft))
         return draft, full
 
-    def _wait(self, key: str, run: RunBatches, intent: str) -> _Waiter:
-        waiter = _Waiter(run, intent)
+    def _wait(self, key: str, run: RunBatches, intent: str) -> Waiter:
+        waiter = Waiter(run, intent)
         self._waiting.setdefault(key, []).append(waiter)
         run.intents.setdefault(intent, 0)
         run.intents[intent] += 1
         return waiter
 
-    def has_resumed(self, key: str, waiter: _Waiter) -> None:
+    def has_resumed(self, key: str, waiter: Waiter) -> None:
         """Its sample goes on, or is cancelled."""
         with self._lock:
             waiter.run.resuming -= waiter.is_resuming
@@ -342,7 +300,7 @@ class BatchQueue:
         for row in self.store.requests(intent):
             with self._lock:
                 waiters = self._waiting.pop(row.key, [])
-            _settle(waiters, self._came_to(row, batch, failed))
+            settle(waiters, self._came_to(row, batch, failed))
         if batch is not None and batch.state == "collected" and not batch.digest:
             self.store.body_path(intent).unlink(missing_ok=True)
         left = self._keys_waiting_for(intent)
@@ -377,156 +335,15 @@ class BatchQueue:
         for key in keys:
             with self._lock:
                 waiters = self._waiting.pop(key, [])
-            for waiter in waiters:
-                _on_its_loop(waiter, partial(_set_exception, waiter.future, error))
+            fail(waiters, error)
 
     def _answer(self, keys: Iterable[str], came: Delivery) -> None:
         for key in keys:
             with self._lock:
                 waiters = self._waiting.pop(key, [])
-            _settle(waiters, came)
-
-
-def _answered_now(run: RunBatches, came: Delivery) -> _Waiter:
-    waiter = _Waiter(run, "")
-    waiter.future.set_result(came)
-    return waiter
-
-
-def _settle(waiters: Iterable[_Waiter], came: Delivery) -> None:
-    for waiter in waiters:
-        _on_its_loop(waiter, partial(_set_result, waiter.future, came))
-
-
-def _on_its_loop(waiter: _Waiter, act: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and nobody waits there
-        waiter.future.get_loop().call_soon_threadsafe(act)
-
-
-def _set_result(future: asyncio.Future[Delivery], came: Delivery) -> None:
-    if not future.done():
-        future.set_result(came)
-
-
-def _set_exception(future: asyncio.Future[Delivery], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-
-
-def batch_in_words(batch: BatchRow | None, intent: str) -> str:
-    if batch is None:
-        return "a batch that is being gathered"
-    since_s = time.time() - (batch.submitted_s or batch.created_s)
-    held_up = f" ({batch.told[:80]})" if batch.told else ""
-    if batch.state in ("intent", "sending"):
-        return f"{intent}, which is being submitted{held_up}"
-    return f"{batch.provider_id}, submitted {lasting(since_s)} ago{held_up}"
-
-
-def lasting(seconds: float) -> str:
-    """`40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+            settle(waiters, came)
 
 
 def goes_live(failed: int, of: int, times: int) -> bool:
     """Whether what failed in a batch is sent live rather than in another one."""
     return failed <= max(_LIVE_AT_MOST, of * _LIVE_SHARE) or times >= _MOST_BATCHES
-
-
-class RunBatches:
-    """One run's way to the queue."""
-
-    def __init__(self, queue: BatchQueue, name: str) -> None:
-        self._queue = queue
-        self.name = name
-        self.is_quiet = False
-        """Whether no sample of it works, and none can begin."""
-        self.resuming = 0
-        """Calls whose batch is delivered and whose sample has not gone on yet."""
-        self.intents: dict[str, int] = {}
-        """How many of its calls have waited for which batch."""
-        self.changed = 0
-        """Samples that asked for something else than before they were interrupted."""
-        self.live: dict[str, int] = {}
-        """Calls that could not go in a batch, by the reason."""
-        self.sent_again = 0
-        self._used: list[str] = []
-        self.tell: Callable[[str], None] = lambda text: _LOG.warning("%s", text)
-
-    def takes(self, call: Call, request: Request) -> bool:
-        why = self._queue.takes(call, request)
-        if why:
-            if why not in self.live:
-                self.tell(f"a call goes live instead of in a batch: {why}")
-            self.live[why] = self.live.get(why, 0) + 1
-        return not why
-
-    async def answer(self, asked: Asked) -> Delivery:
-        """Return when the batch of the call is collected."""
-        while True:
-            waiter = self._queue.ask(asked, self)
-            try:
-                came = await waiter.future
-            finally:
-                self._queue.has_resumed(asked.key, waiter)
-            if came.fate in ("again", "live"):
-                self._note_sent_again(came)
-            if came.fate != "again":
-                return came
-
-    def found(self, attempt: str, place: int, key: str) -> bool:
-        return self._queue.found(attempt, place, key)
-
-    def quiet(self) -> str:
-        """No sample of the run works, and none can begin; why it shall stop here, if it shall."""
-        self.is_quiet = True
-        if self._queue.is_gathering:
-            return GATHERED
-        self._queue.close_if_quiet()
-        return ""
-
-    def was_used(self, key: str) -> None:
-        """The sample that has the answer is recorded, with what it cost. From any thread."""
-        self._used.append(key)
-        if len(self._used) >= _USED_AT_ONCE:
-            self._note_used()
-
-    def _note_used(self) -> None:
-        used, self._used = self._used, []
-        if used:
-            self._queue.store.note_delivered(used)
-
-    def leave(self) -> None:
-        self._note_used()
-        self._queue.leave(self)
-
-    def open_batches(self) -> list[BatchRow]:
-        """Those that calls of the run have waited for and that are not collected."""
-        rows = [self._queue.store.batch(intent) for intent in self.intents]
-        return [row for row in rows if row is not None and row.state != "collected"]
-
-    def in_words(self) -> str:
-        """`9,990 calls wait for msgbatch_01 for 12 min`; empty where none waits."""
-        parts = [
-            f"{count:,} {'call waits' if count == 1 else 'calls wait'} for {what}"
-            for what, count in self._queue.waiting_of(self)
-        ]
-        return ", ".join(parts)
-
-    def tell_changed(self) -> None:
-        if self.changed == 1:
-            self.tell(
-                "a sample is non-deterministic: replayed, it asks for something else than before, so what"
-                " it asked for then was paid for in vain. A date, a random number or a set in its prompt?"
-                " (Or was the evaluation edited?)"
-            )
-
-    def _note_sent_again(self, came: Delivery) -> None:
-        self.sent_again += 1
-        if self.sent_again == 1:
-            how = "live" if came.fate == "live" else "in another batch"
-            self.tell(
-                f"requests of {came.batch} that errored, expired or have no result are sent again {how}"
-            )

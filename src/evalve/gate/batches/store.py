@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS batches (
     name TEXT NOT NULL, digest TEXT NOT NULL, created_s REAL NOT NULL, file_id TEXT NOT NULL DEFAULT '',
     provider_id TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT '', sending_s REAL, submitted_s REAL,
     ended_s REAL, collected_s REAL, expires_s REAL, cost_usd REAL, told TEXT NOT NULL DEFAULT '',
-    holder TEXT NOT NULL DEFAULT '', is_cancelled INTEGER NOT NULL DEFAULT 0
+    holder TEXT NOT NULL DEFAULT '', heard_s REAL NOT NULL DEFAULT 0, is_cancelled INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS requests (
     intent TEXT NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL, model TEXT NOT NULL,
@@ -180,11 +180,17 @@ class BatchStore:
         """Whether this process looks after the batch now; another that lives keeps it."""
         me = name_of_this_process()
         with self._transaction() as connection:
-            row = connection.execute("SELECT holder FROM batches WHERE intent = ?", (intent,)).fetchone()
-            if row is None or (row[0] not in ("", me) and is_alive(row[0])):
+            row = connection.execute(
+                "SELECT holder, heard_s FROM batches WHERE intent = ?", (intent,)
+            ).fetchone()
+            if row is None:
                 return False
-            if row[0] != me:
-                connection.execute("UPDATE batches SET holder = ? WHERE intent = ?", (me, intent))
+            now_s, (holder, heard_s) = time.time(), row
+            if holder not in ("", me) and is_alive(holder, unheard_s=max(0.0, now_s - heard_s)):
+                return False
+            connection.execute(
+                "UPDATE batches SET holder = ?, heard_s = ? WHERE intent = ?", (me, now_s, intent)
+            )
             return True
 
     def release(self, intent: str) -> None:
