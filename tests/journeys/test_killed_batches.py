@@ -164,20 +164,30 @@ async def eval_twice(n, word):
 """
 
 
-def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn(runs: Runs) -> None:
+def pytest_run(runs: Runs) -> subprocess.Popen[str]:
     (runs.folder / "eval_both.py").write_text(EVALUATIONS)
-    command = [sys.executable, "-m", "pytest", "-q", "--batch", "eval_both.py", "--experiment", "both"]
-    ended = subprocess.run(
-        command,
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "--batch", "eval_both.py", "--experiment", "both"],
         cwd=runs.folder,
         env=runs.environ,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn_also_after_a_kill(runs: Runs) -> None:
+    runs.provider.adopt(behaviour(crash_point="status"))
+    killed = pytest_run(runs)
+    while not runs.provider.stats.crash_points["status"]:
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    process = pytest_run(runs)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out + err
     stats = runs.provider.stats
     assert (stats.batches, stats.batched, stats.batched_again, stats.requests) == (2, 30, 0, 0)
-    assert "right  accuracy 1.000" in ended.stdout and "USD" in ended.stdout
-    assert "20 calls of 2 evaluations wait for msgbatch_sim000001" in ended.stderr
+    assert "right  accuracy 1.000" in out and "20 calls" in out and "USD" in out
+    assert "20 calls of 2 evaluations wait for msgbatch_sim000001" in err

@@ -26,12 +26,12 @@ def gather_in_batches(items: Sequence[pytest.Item], tell: Callable[[str], None])
     """Return when everything that the items ask for is in the cache, or has failed."""
     queue = gating.house().batches()
     while True:
-        with queue.gathering() as intents:
+        with queue.gathering() as gathered:
             for item, following in zip_longest(items, items[1:]):
                 _run_quietly(item, following or items[0])
-        if not intents:
+        if not gathered.waited_for:
             return
-        ended = asyncio.run(_collected(intents, len(items), tell))
+        ended = asyncio.run(_collected(gathered.open, len(items), tell))
         if cancelled := [batch.intent for batch in ended if batch.is_cancelled]:
             import pytest
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from evalve.gate.messages import Call, Dialect, Reply, Request
 
 GATHERED = "its calls are gathered"
 """Why a run stops that is only to say what it asks for; it is replayed when the answers are there."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What runs ask for that have stopped, and will be replayed."""
+
+    keys: set[str] = field(default_factory=set)
+    waited_for: set[str] = field(default_factory=set)
+    """Their batches, whatever has become of them since."""
+    open: list[str] = field(default_factory=list)
+    """Those of them that are not collected."""
+
 
 Fate = Literal["answer", "failed", "cancelled", "again", "live"]
 

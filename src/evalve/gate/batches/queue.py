@@ -15,7 +15,7 @@ from typing import Any
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE
-from evalve.gate.batches.asked import Asked, Delivery
+from evalve.gate.batches.asked import Asked, Delivery, Gathered
 from evalve.gate.batches.drafts import Draft, remove_strays
 from evalve.gate.batches.minding import Minder, Pace
 from evalve.gate.batches.runs import RunBatches
@@ -66,23 +66,23 @@ class BatchQueue:
         """By intent: those of whoever asked last."""
         self._minding: set[str] = set()
         self.is_gathering = False
-        self._gathered: set[str] = set()
-        """Of runs that have stopped, and will be replayed."""
+        self._gathered: Gathered | None = None
         self._undelivered: dict[tuple[str, int], str] = {}
         """What earlier runs asked for and were not given."""
 
     # -- several runs, one after another, that share their batches
 
     @contextmanager
-    def gathering(self) -> Iterator[list[str]]:
+    def gathering(self) -> Iterator[Gathered]:
         """In the block, runs stop when all of their samples wait; behind it, their calls are promised.
 
-        What is yielded has then the batches, which nobody has submitted yet.
+        What is yielded then has the batches that they wait for: new ones, which nobody has submitted yet, and
+        those of earlier runs.
         """
-        promised: list[str] = []
+        gathered = self._gathered = Gathered()
         self.is_gathering = True
         try:
-            yield promised
+            yield gathered
         finally:
             self.is_gathering = False
             with self._lock:
@@ -90,16 +90,17 @@ class BatchQueue:
                 self._drafts.clear()
                 for draft in drafts:
                     draft.is_closed = True
-                    if (batch := draft.promised(self._is_wanted)) is not None:
-                        promised.append(batch.intent)
-                self._gathered.clear()
+                    draft.promised(self._is_wanted)
+                rows = [self.store.batch(intent) for intent in gathered.waited_for]
+                gathered.open = [row.intent for row in rows if row is not None and row.state != "collected"]
+                self._gathered = None
 
     def credentials_of(self, intent: str) -> dict[str, str]:
         """Those with which its calls would have gone alone."""
         return self._credentials.get(intent, {})
 
     def _is_wanted(self, key: str) -> bool:
-        return key in self._waiting or key in self._gathered
+        return key in self._waiting or (self._gathered is not None and key in self._gathered.keys)
 
     # -- runs
 
@@ -194,8 +195,9 @@ class BatchQueue:
             waiter.is_resuming = False
             if key not in self._waiting:
                 return
-            if self.is_gathering:
-                self._gathered.add(key)
+            if self._gathered is not None:
+                self._gathered.keys.add(key)
+                self._gathered.waited_for.add(waiter.intent)
             left = [each for each in self._waiting.get(key, []) if each is not waiter]
             if left:
                 self._waiting[key] = left
