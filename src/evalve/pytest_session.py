@@ -249,6 +249,8 @@ class EvalveSession:
             self._gathers = True
             try:
                 gather_in_batches(batched, tell=self._showing(self._settings.options_for_any()).note)
+            except EvalveError as error:
+                pytest.exit(f"evalve: {error}", returncode=int(pytest.ExitCode.TESTS_FAILED))
             finally:
                 self._gathers = False
 

@@ -22,6 +22,7 @@ from evalve.gate.private_files import make_private
 State = Literal["intent", "sending", "submitted", "ended", "collected"]
 OPEN: tuple[State, ...] = ("intent", "sending", "submitted", "ended")
 _BUSY_S = 30.0
+_FORM = 1
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -299,7 +300,13 @@ class BatchStore:
         )
         with taking_turns(self.path.parent):
             use_journal(connection, journal_for(self.path.parent))
-            connection.executescript(_TABLES)
+            (form,) = connection.execute("PRAGMA user_version").fetchone()
+            if form > _FORM:
+                connection.close()
+                raise StorageError(
+                    f"{self.path} is of a newer evalve: use that one, or another state directory"
+                )
+            connection.executescript(_TABLES + f"PRAGMA user_version = {_FORM};")
         return connection
 
     @contextmanager
