@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from evalve.gate.batches.collecting import Collector
@@ -103,7 +104,7 @@ class Minder:
 
     async def _submit(self, batch: BatchRow, courier: Courier) -> float | None:
         store, path = self._store, self._store.body_path(batch.intent)
-        self._wait_for_room(batch)
+        await self._wait_for_room(batch, courier)
         file_id = batch.file_id or await courier.upload(path)
         store.mark(batch.intent, file_id=file_id, state="sending", sending_s=time.time(), told="")
         try:
@@ -128,20 +129,29 @@ class Minder:
         )
         return self._pace.first_look_s
 
-    def _wait_for_room(self, batch: BatchRow) -> None:
+    async def _wait_for_room(self, batch: BatchRow, courier: Courier) -> None:
         """Where a person or a tier says how much the provider's queue takes."""
         limit = self._queue_limit(batch)
         if limit is None or batch.count > limit:
             return
-        waiting = sum(
-            other.count
-            for other in self._store.batches()
-            if other.state in ("sending", "submitted") and _same_account(other, batch)
-        )
+        waiting = 0
+        for other in self._store.batches():
+            if other.state in ("sending", "submitted") and _same_account(other, batch):
+                waiting += 0 if await self._has_ended(other, courier) else other.count
         if waiting + batch.count > limit:
-            raise Later(
-                f"the queue takes {limit} requests, and {waiting} are in it", self._pace.first_look_s * 4
-            )
+            told = f"the queue takes {limit:,} requests, and {waiting:,} are in it"
+            raise Later(told, self._pace.first_look_s * 4)
+
+    async def _has_ended(self, other: BatchRow, courier: Courier) -> bool:
+        """Perhaps nobody waits for it any more, and nobody has looked since."""
+        if not other.provider_id:
+            return False
+        with suppress(Gone):
+            seen = await courier.look(other.provider_id)
+            if not seen.has_ended:
+                return False
+            self._store.mark(other.intent, state="ended", status=seen.status, ended_s=time.time())
+        return True
 
     # -- a submission whose answer was lost
 
