@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
@@ -17,7 +15,7 @@ from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
 from evalve.simulator.batches.anthropic import AnthropicBatches
 from evalve.simulator.batches.book import Book
-from evalve.simulator.batches.desk import BatchApi, Desk
+from evalve.simulator.batches.desk import BatchApi, Desk, parsed
 from evalve.simulator.batches.openai import OpenAIBatches
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
@@ -84,7 +82,7 @@ class Service:
         arrival = self._arrival(request, api, await request.read())
         try:
             self._check_key(arrival)
-            ask = api.read(_parsed(arrival.raw), arrival.digest)
+            ask = api.read(parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -141,7 +139,7 @@ class Service:
         self.stats.token_counts += 1
         try:
             self._check_key(arrival)
-            ask = api.read_for_count(_parsed(arrival.raw), arrival.digest)
+            ask = api.read_for_count(parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -223,13 +221,3 @@ def _fate(admission: Admission, behaviour: Behaviour, seen_before: int) -> Fate:
     fault = behaviour.faults.fault_of(ordinal=admission.ordinal, stream=ask.stream, draw=draw)
     first_token_s, total_s = behaviour.latency.times_s(output.tokens, draw)
     return Fate(output, fault, first_token_s, total_s)
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise BadRequest("the body must be a JSON object")
-    return body
