@@ -9,7 +9,8 @@ from evalve.gate.batches.shapes import PRICE_SHARE
 
 FEW_CALLS = 100
 """Below, waiting for a batch costs more of a person's time than it saves."""
-LITTLE_USD = 0.05
+LITTLE_USD = 0.5
+"""What is not worth an hour of waiting."""
 TYPICAL_S = 3600.0
 """Most batches have ended by then; after a day, what is not done has expired."""
 LONGEST_S = 86_400.0
