@@ -21,7 +21,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starte
     monkeypatch.chdir(tmp_path)
     for name in ("STATE", "CACHE"):
         monkeypatch.setenv(f"EVALVE_{name}_DIR", str(tmp_path / name))
-    monkeypatch.setenv("EVALVE_BATCH_LINGER_S", "0.2")
+    monkeypatch.setenv("EVALVE_BATCH_LINGER_S", "2")
     opened: list[Any] = []
 
     def started(**settings: Any) -> Simulator:

@@ -80,10 +80,10 @@ def test_a_batch_costs_half_in_the_record_in_the_answer_and_in_the_list(provider
 
 
 def test_waiting_for_a_batch_is_neither_working_time_nor_against_the_timeout(provider: Started) -> None:
-    provider(delay_s=1.0)
-    result = run(asking(5), timeout_s=0.5)
+    provider(delay_s=4.0)
+    result = run(asking(5), timeout_s=3.0)
     assert right(result) == 5
-    assert all(record.working_s < 0.5 for record in result)
+    assert all(record.working_s < 3.0 for record in result)
 
 
 def test_the_next_run_asks_nobody(provider: Started) -> None:

@@ -39,7 +39,7 @@ class Pace:
     @property
     def first_look_s(self) -> float:
         """After a batch was submitted; and between two looks at the least."""
-        return min(_LOOK_AT_MOST_EVERY_S, self.linger_s / 4)
+        return min(_LOOK_AT_MOST_EVERY_S, self.linger_s / 20)
 
     @property
     def arriving_s(self) -> float:
