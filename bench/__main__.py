@@ -32,6 +32,7 @@ BENCHMARKS = (
     "agents",
     "traces",
     "faults",
+    "batches",
     "kill_and_resume",
     "statistics",
 )
