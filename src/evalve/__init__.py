@@ -109,7 +109,7 @@ _HOMES = {
     "run": "evalve.wiring",
     "trace": "evalve.tracing",
 }
-_MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "storage", "testing")
+_MODULES = ("concurrency", "errors", "evaluators", "metrics", "sandboxes", "simulator", "storage", "testing")
 
 __version__ = "0.1.0"
 __all__ = [

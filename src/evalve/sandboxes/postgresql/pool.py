@@ -1,0 +1,248 @@
+"""The slots of one lender: cloned ahead in the background, lent, reset or replaced when they come back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+
+from evalve.errors import EvalveError, LenderError
+from evalve.sandboxes.postgresql import slots
+from evalve.sandboxes.postgresql.slots import Slot, Walls
+from evalve.sandboxes.postgresql.templates import Script, Template, built_template
+from evalve.sandboxes.postgresql.tenancy import Tenancy
+
+_LOG = logging.getLogger(__name__)
+
+Returned = Literal["clean", "held", "dirty"]
+"""In what state a slot comes back: proven to be as it was; used by somebody who could write; or changed."""
+_SPARE_OF = 4
+"""One slot is kept ready ahead for this many that are lent."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has become of slots."""
+
+    lent: int = 0
+    rolled_back: int = 0
+    unused: int = 0
+    unchanged: int = 0
+    cloned: int = 0
+    quarantined: int = 0
+
+
+class SlotPool:
+    """Any thread may use it. At most `size` databases exist at once."""
+
+    def __init__(self, tenancy: Tenancy, scripts: tuple[Script, ...], walls: Walls, size: int) -> None:
+        self.counts = Counts()
+        self.walls = walls
+        self.tenancy = tenancy
+        self._scripts = scripts
+        self.size = size
+        self._lock = threading.RLock()
+        self._template_lock = threading.Lock()
+        self._built: tuple[int, Template] | None = None
+        self._ready: deque[Slot] = deque()
+        self._waiting: deque[Future[Slot]] = deque()
+        self._lent = 0
+        self._in_work = 0
+        """Slots that are being made, reset or dropped."""
+        self._no_work = threading.Condition(self._lock)
+        self._is_closed = False
+
+    def template(self) -> Template:
+        """Built by the first who asks, and again where the server was lost."""
+        with self._template_lock:
+            generation = self.tenancy.generation
+            if self._built is None or self._built[0] != generation:
+                self._built = generation, built_template(self.tenancy, self._scripts)
+            return self._built[1]
+
+    def warm_up(self, ahead: int) -> None:
+        """Begin with this many slots."""
+        with self._lock:
+            self._refill(ahead)
+
+    # -- lending
+
+    def take(self) -> Future[Slot]:
+        """A slot, now or when there is one. Who does not wait any more cancels it."""
+        asked: Future[Slot] = Future()
+        with self._lock:
+            while self._ready:
+                slot = self._ready.popleft()
+                if slot.generation == self.tenancy.generation:
+                    self._lend(slot, asked)
+                    break
+                self.tenancy.in_use.discard(slot.name)  # gone with the server
+            else:
+                self._waiting.append(asked)
+            self._refill()
+        return asked
+
+    def give_back(self, slot: Slot, state: Returned) -> None:
+        work: Callable[[Slot], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
+        with self._lock:
+            self._lent -= 1
+            if work is None and slot.generation == self.tenancy.generation and not self._is_closed:
+                self._offer(slot)
+                return
+            self._in_work += 1
+        self._submit(work or self._replace, slot)
+
+    def count(self, how: str) -> None:
+        with self._lock:
+            self.counts.rolled_back += how == "rolled back"
+            self.counts.unused += how == "unused"
+
+    def quarantine(self, slot: Slot, why: str) -> None:
+        """Nobody is lent it any more."""
+        self.counts.quarantined += 1
+        _LOG.warning("database %s is not what its template is, and was taken out of use: %s", slot.name, why)
+        self.give_back(slot, "dirty")
+
+    def close(self) -> None:
+        """Drop everything. Who still waits is told."""
+        with self._lock:
+            self._is_closed = True
+            ready, self._ready = list(self._ready), deque()
+            waiting, self._waiting = list(self._waiting), deque()
+            self._in_work += len(ready)
+        for asked in waiting:
+            _fail(asked, LenderError("the pool of databases is closed"))
+        for slot in ready:
+            self._submit(self._replace, slot)
+        with self._no_work:
+            self._no_work.wait_for(lambda: not self._in_work)
+
+    # -- under the lock
+
+    def _lend(self, slot: Slot, asked: Future[Slot]) -> bool:
+        if not asked.set_running_or_notify_cancel():
+            return False
+        self._lent += 1
+        self.counts.lent += 1
+        asked.set_result(slot)
+        return True
+
+    def _offer(self, slot: Slot) -> None:
+        while self._waiting:
+            if self._lend(slot, self._waiting.popleft()):
+                return
+        self._ready.append(slot)
+
+    def _refill(self, ahead: int = 0) -> None:
+        if self._is_closed:
+            return
+        asked = self._lent + len(self._waiting)
+        wanted = min(self.size, max(ahead, asked + max(1, asked // _SPARE_OF)))
+        there = self._lent + len(self._ready) + self._in_work
+        for _ in range(wanted - there):
+            self._in_work += 1
+            self._submit(self._make, None)
+
+    # -- in the makers' threads
+
+    def _submit(self, work: Callable[[Slot], None] | Callable[[None], None], slot: Slot | None) -> None:
+        def done() -> None:
+            try:
+                work(slot)  # type: ignore[arg-type]
+            except Exception as error:  # the boundary of a maker: whoever waits for a slot is told
+                self._work_failed(slot, error)
+
+        try:
+            self.tenancy.makers.submit(done)
+        except RuntimeError:  # the process ends
+            self._work_ends()
+
+    def _make(self, _: None) -> None:
+        template = self.template()
+        for is_last in (False, True):
+            slot = slots.make_slot(self.tenancy, template, self.walls)
+            self.tenancy.in_use.add(slot.name)
+            wrong = slots.wrong_with(self.tenancy, template, slot)
+            if not wrong:
+                break
+            self.counts.quarantined += 1
+            self._drop(slot)
+            if is_last:
+                raise LenderError(
+                    f"a fresh copy is not what its template {template.name} is: {', '.join(wrong)}"
+                )
+        self._work_ends(slot)
+
+    def _restore(self, slot: Slot) -> None:
+        """Of a slot that somebody held: the same again where it is proven that nothing changed."""
+        slots.disconnect_all(self.tenancy, slot)
+        if slot.generation != self.tenancy.generation or slots.wrong_with(
+            self.tenancy, self.template(), slot
+        ):
+            self._replace(slot)
+            return
+        slots.renew_password(self.tenancy, slot)
+        self.counts.unchanged += 1
+        self._work_ends(slot)
+
+    def _replace(self, slot: Slot) -> None:
+        if not self._is_closed:
+            self.counts.cloned += 1
+        self._drop(slot)
+        self._work_ends()
+
+    def _drop(self, slot: Slot) -> None:
+        if slot.generation == self.tenancy.generation:
+            slots.drop_slot(self.tenancy, slot)
+        self.tenancy.in_use.discard(slot.name)
+
+    def _work_ends(self, slot: Slot | None = None) -> None:
+        with self._lock:
+            self._in_work -= 1
+            if slot is not None and self._is_closed:
+                self._in_work += 1
+                self._submit(self._replace, slot)
+            elif slot is not None:
+                self._offer(slot)
+            else:
+                self._refill()
+            self._no_work.notify_all()
+
+    def _work_failed(self, slot: Slot | None, error: Exception) -> None:
+        is_lost = isinstance(error, psycopg.OperationalError | LenderError) and self.tenancy.is_lost(
+            self.tenancy.generation
+        )
+        if slot is not None and not is_lost:
+            _LOG.warning("database %s could not be reset or dropped: %s", slot.name, _brief(error))
+        if slot is not None:
+            self.tenancy.in_use.discard(slot.name)  # nobody answers for it: it is counted as left
+        with self._lock:
+            self._in_work -= 1
+            if slot is None and not is_lost and self._waiting:
+                _fail(self._waiting.popleft(), _told(error))
+            elif is_lost or slot is not None:
+                self._refill()
+            self._no_work.notify_all()
+
+
+def _fail(asked: Future[Slot], error: BaseException) -> None:
+    if asked.set_running_or_notify_cancel():
+        asked.set_exception(error)
+
+
+def _told(error: Exception) -> Exception:
+    return (
+        error
+        if isinstance(error, EvalveError)
+        else LenderError(f"no database could be made: {_brief(error)}")
+    )
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,119 @@
+"""A server as its administrator reaches it: one that a person named, or the embedded one."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from evalve.errors import DeclarationError, LenderError
+from evalve.sandboxes.postgresql import embedded
+from evalve.secrecy import without_credentials
+
+Connection = psycopg.Connection[Any]
+
+CONNECTS_WITHIN_S = 10
+_OURS = frozenset({"user", "password", "dbname", "passfile", "service", "application_name", "options"})
+"""What of a person's address is about the person, and not about the server."""
+
+
+class Server:
+    """One server. Any thread may use it."""
+
+    def __init__(self, url: str | None) -> None:
+        self.is_embedded = url is None
+        self._url = url
+        self._address = {} if url is None else parsed(url)
+        self._lock = threading.Lock()
+        self._embedded: embedded.Embedded | None = None
+
+    @property
+    def shown(self) -> str:
+        """For messages: where it is, and no password."""
+        if self._url is None:
+            return "the embedded PostgreSQL"
+        return f"PostgreSQL at {self._address.get('host', 'localhost')}:{self._address.get('port', 5432)}"
+
+    def connect(self, database: str | None = None, *, application: str) -> Connection:
+        """As administrator, every statement for itself; without `database`, to the one for administration."""
+        try:
+            return self._connected(database, application)
+        except psycopg.OperationalError as error:
+            if not self.is_embedded or database is not None:
+                raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+        self._leave()  # it has died: start another one
+        try:
+            return self._connected(database, application)
+        except psycopg.OperationalError as error:
+            raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+
+    def dsn(self, role: str, password: str, database: str, application: str) -> str:
+        """An address for whoever may use the database, in any language."""
+        address = self._joined()
+        others = {name: str(value) for name, value in address.items() if name not in _OURS}
+        host, port = others.pop("host", "localhost"), others.pop("port", "5432")
+        if host.startswith("/"):
+            others |= {"host": host, "port": port}
+            place = ""
+        else:
+            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        query = urlencode({**others, "application_name": application}, quote_via=quote)
+        return f"postgresql://{role}:{password}@{place}/{database}?{query}"
+
+    def close(self) -> None:
+        self._leave()
+
+    def _connected(self, database: str | None, application: str) -> Connection:
+        address = dict(self._joined())
+        address["dbname"] = database or address.get("dbname") or "postgres"
+        address.setdefault("connect_timeout", CONNECTS_WITHIN_S)
+        address["application_name"] = application
+        return psycopg.connect(**address, autocommit=True, prepare_threshold=None)
+
+    def _joined(self) -> dict[str, Any]:
+        if not self.is_embedded:
+            return self._address
+        with self._lock:
+            if self._embedded is None:
+                self._embedded = embedded.join()
+            there = self._embedded
+        return {
+            "host": "127.0.0.1",
+            "port": there.port,
+            "user": "postgres",
+            "password": there.password,
+        }
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._embedded is not None:
+                self._embedded.close()
+                self._embedded = None
+
+
+def parsed(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.ProgrammingError as error:
+        raise DeclarationError(
+            f"url={without_credentials(url)!r} is not an address of a PostgreSQL server, as in "
+            f"postgresql://user:password@host:5432/postgres: {without_credentials(str(error)).strip()}"
+        ) from None
+
+
+def run(connection: Connection, statement: str, parameters: Any = None) -> psycopg.Cursor[Any]:
+    """Execute SQL that is put together here, of names that evalve itself has made."""
+    return connection.execute(statement, parameters)
+
+
+def closed(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        connection.close()
+
+
+def _text(error: psycopg.Error) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,37 @@
+"""Questions to a database, written once for sync and async code: generators that yield SQL and take rows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
+
+import psycopg
+
+T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
+Steps = Generator[str, Rows, T]
+
+
+def drive(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
+    try:
+        sql = next(steps)
+        while True:
+            cursor = connection.execute(sql)
+            sql = steps.send(cursor.fetchall() if cursor.description is not None else [])
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T]) -> T:
+    try:
+        sql = next(steps)
+        while True:
+            cursor = await connection.execute(sql)
+            sql = steps.send(await cursor.fetchall() if cursor.description is not None else [])
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"

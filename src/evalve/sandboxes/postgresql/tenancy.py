@@ -1,0 +1,308 @@
+"""This process on one server: its run, whose advisory lock says that it lives, and what dead ones have left.
+
+Databases and roles of a run are named `evalve_RUN_NUMBER`, and a template `evalve_t_HASH`. One connection
+holds the locks. They end with it, however the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from evalve.clock import utc_text
+from evalve.errors import LenderError, OptionError
+from evalve.processes import here, host_of
+from evalve.sandboxes.postgresql.servers import Connection, Server, closed, run
+
+_LOG = logging.getLogger(__name__)
+
+OF_RUNS, OF_TEMPLATES = 0x65766C01, 0x65766C02
+"""What the locks are about: the first of their two numbers."""
+MAKERS = 2
+"""How many databases are made or dropped at once."""
+OWN_CONNECTIONS = MAKERS + 3
+"""The one that holds the locks, two for each maker's two databases, and one for whoever looks into one."""
+SUPPORTED_FROM = 13
+"""The first version that drops a database whatever is connected to it."""
+_OURS = re.compile(r"^evalve_(?:(?P<run>[0-9a-f]{8})_\d+|t_(?P<template>[0-9a-f]{8}))$")
+_OUR_APPLICATION = re.compile(r"^evalve (?P<run>[0-9a-f]{8})\b")
+_RESERVES = re.compile(_OUR_APPLICATION.pattern + r" reserves (?P<number>\d+)$")
+
+
+class Tenancy:
+    """Any thread may use it. Closed, it has left nothing on the server, or says what."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.run = os.urandom(4).hex()
+        self.generation = 0
+        """Counts how often the server was lost: what was made before is not there any more."""
+        self.makers = ThreadPoolExecutor(MAKERS, thread_name_prefix="evalve-postgres")
+        self.in_use: set[str] = set()
+        """Names of the databases that somebody answers for."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._keeper: Connection | None = None
+        self._idle: list[Connection] = []
+        self._reserved = 0
+        self._numbers = 0
+        self.is_superuser = False
+        self.version = 0
+
+    def open(self) -> None:
+        """Connect, hold the run's lock, remove what dead runs have left. Does nothing where that is done."""
+        with self._lock:
+            if self._keeper is not None:
+                return
+            keeper = self.server.connect(application=f"evalve {self.run}")
+            self.version = keeper.info.server_version
+            if self.version < SUPPORTED_FROM * 10_000:
+                closed(keeper)
+                raise OptionError(
+                    f"{self.server.shown} is version {self.version // 10_000}; {SUPPORTED_FROM} or newer is needed"
+                )
+            (self.is_superuser, may_make) = _one(
+                keeper,
+                "SELECT rolsuper, rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles"
+                " WHERE rolname = current_user",
+            )
+            if not may_make:
+                closed(keeper)
+                raise OptionError(
+                    f"the user {keeper.info.user!r} may not make databases and roles at {self.server.shown}: "
+                    f'ALTER ROLE "{keeper.info.user}" CREATEDB CREATEROLE allows it'
+                )
+            if self.version >= 140_000:
+                run(keeper, "SET idle_session_timeout = 0")
+            run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_RUNS, signed(self.run)))
+            self._keeper = keeper
+            self._remove_orphans(keeper)
+
+    @property
+    def keeper(self) -> Connection:
+        with self._lock:
+            if self._keeper is None:
+                self.open()
+            assert self._keeper is not None
+            return self._keeper
+
+    def next_name(self) -> str:
+        with self._lock:
+            self._numbers += 1
+            return f"evalve_{self.run}_{self._numbers}"
+
+    def comment(self) -> str:
+        return json.dumps(
+            {"run": self.run, "host": host_of(here()), "pid": self._pid, "since": utc_text(time.time())}
+        )
+
+    @contextmanager
+    def admin(self) -> Iterator[Connection]:
+        """A connection for a while, to the database for administration."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None or connection.closed:
+            connection = self.server.connect(application=f"evalve {self.run}")
+        try:
+            yield connection
+        except BaseException:
+            closed(connection)
+            raise
+        with self._lock:
+            self._idle.append(connection)
+
+    @contextmanager
+    def inside(self, database: str) -> Iterator[Connection]:
+        """The same to another database; nothing that an agent has made there takes part in what is asked."""
+        connection = self.server.connect(database, application=f"evalve {self.run}")
+        try:
+            run(connection, "SET search_path = pg_catalog")
+            yield connection
+        finally:
+            closed(connection)
+
+    # -- whether the server is still the one that it was
+
+    def is_lost(self, generation: int) -> bool:
+        """Whether what was made in that generation is gone; asks the server."""
+        with self._lock:
+            if generation != self.generation:
+                return True
+            if self._keeper is None:
+                return False
+            try:
+                run(self._keeper, "SELECT 1")
+                return False
+            except psycopg.Error as error:
+                _LOG.warning("%s was lost: %s; databases are made anew", self.server.shown, _brief(error))
+                self._forget()
+                return True
+
+    def _forget(self) -> None:
+        self.generation += 1
+        if self._keeper is not None:
+            closed(self._keeper)
+        self._keeper = None
+        while self._idle:
+            closed(self._idle.pop())
+
+    # -- connections
+
+    def reserve(self, connections: int) -> None:
+        """Told to others by the name of the connection that holds the lock."""
+        with self._lock:
+            self._reserved += connections
+            name = (
+                f"evalve {self.run} reserves {self._reserved}" if self._reserved > 0 else f"evalve {self.run}"
+            )
+            if self._keeper is not None:
+                run(self._keeper, "SELECT set_config('application_name', %s, false)", (name,))
+
+    def room(self) -> Room:
+        """How many connections there are for this run."""
+        keeper = self.keeper
+        (most,) = _one(keeper, "SELECT current_setting('max_connections')::int")
+        (reserved,) = _one(
+            keeper,
+            "SELECT coalesce(sum(setting::int), 0) FROM pg_settings WHERE name IN"
+            " ('superuser_reserved_connections', 'reserved_connections')",
+        )
+        seen = run(
+            keeper,
+            "SELECT coalesce(application_name, ''), coalesce(datname, '') FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend'",
+        ).fetchall()
+        runs = {
+            told["run"]: int(told["number"]) for told in (_RESERVES.match(name) for name, _ in seen) if told
+        }
+        others = sum(1 for name, database in seen if _run_of(name, database) not in {self.run, *runs})
+        promised = sum(number for of_run, number in runs.items() if of_run != self.run)
+        return Room(int(most), int(reserved), others, promised, self._reserved)
+
+    # -- what is left
+
+    def left(self) -> tuple[int, int]:
+        """Databases of this run that nobody uses now, and connections to them: what the server says."""
+        keeper, ours, used = self.keeper, f"evalve_{self.run}_%", list(self.in_use)
+        counted = "SELECT count(*) FROM {view} WHERE {column} LIKE %s AND NOT {column} = ANY (%s)"
+        (databases,) = _one(keeper, counted.format(view="pg_database", column="datname"), (ours, used))
+        (connections,) = _one(keeper, counted.format(view="pg_stat_activity", column="usename"), (ours, used))
+        return int(databases), int(connections)
+
+    def close(self) -> None:
+        """Drop what is left of the run, and the templates that nobody else uses."""
+        self.makers.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            if os.getpid() != self._pid or self._keeper is None:
+                return
+            try:
+                drop_all(self._keeper, self._names_of(self._keeper, self.run))
+                run(self._keeper, "SELECT pg_advisory_unlock_all()")
+                self._remove_orphans(self._keeper)
+            except (psycopg.Error, LenderError) as error:
+                _LOG.warning("%s could not be left clean: %s", self.server.shown, _brief(error))
+            self._forget()
+            self.server.close()
+
+    def _names_of(self, connection: Connection, of_run: str) -> list[str]:
+        return [name for name, _, which in _all_ours(connection) if which == of_run]
+
+    def _remove_orphans(self, keeper: Connection) -> None:
+        """Databases whose lock nobody holds, in whatever database the locks are."""
+        found = _all_ours(keeper)
+        for kind, which in {(kind, which) for _, kind, which in found}:
+            if which == self.run or self._is_held(keeper, kind, which):
+                continue
+            if not _one(keeper, "SELECT pg_try_advisory_lock(%s, %s)", (kind, signed(which)))[0]:
+                continue
+            try:
+                names = [name for name, *of in found if of == [kind, which]]
+                drop_all(keeper, names)
+                if kind == OF_RUNS:
+                    _LOG.info(
+                        "dropped %d databases that run %s left at %s", len(names), which, self.server.shown
+                    )
+            finally:
+                run(keeper, "SELECT pg_advisory_unlock(%s, %s)", (kind, signed(which)))
+
+    def _is_held(self, keeper: Connection, kind: int, which: str) -> bool:
+        return bool(
+            _one(
+                keeper,
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
+                " AND classid = %s::bigint AND objid = %s::bigint",
+                (kind, int(which, 16)),
+            )[0]
+        )
+
+
+class Room:
+    """A server's connections, and whose they are."""
+
+    def __init__(self, most: int, reserved: int, others: int, promised: int, own: int) -> None:
+        self.free = most - reserved - others - promised - own
+        self.words = (
+            f"max_connections is {most}; {reserved} are kept for superusers, {others} are in use by others"
+            + (f", {promised} are promised to other runs of evalve" if promised else "")
+            + (f", {own} to other evaluations of this one" if own else "")
+        )
+
+
+def drop_all(connection: Connection, names: list[str]) -> None:
+    """Databases and the roles of the same names, whoever is connected."""
+    for name in names:
+        (is_template,) = _one(
+            connection,
+            "SELECT coalesce(bool_or(datistemplate), false) FROM pg_database WHERE datname = %s",
+            (name,),
+        )
+        if is_template:
+            run(connection, f'ALTER DATABASE "{name}" IS_TEMPLATE false')
+        run(connection, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        run(connection, f'DROP ROLE IF EXISTS "{name}"')
+
+
+def _run_of(application: str, database: str) -> str | None:
+    """Whose a connection is: evalve's own are known by their name, those of agents by where they are."""
+    found = _OURS.match(database) or _OUR_APPLICATION.match(application)
+    return None if found is None else found["run"]
+
+
+def signed(hex8: str) -> int:
+    """The number of a lock, as PostgreSQL takes it."""
+    number = int(hex8, 16)
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
+def _all_ours(connection: Connection) -> list[tuple[str, int, str]]:
+    """Every database and role that evalve has made: its name, and the lock that says whether it is in use."""
+    rows = run(
+        connection,
+        "SELECT datname FROM pg_database WHERE datname LIKE 'evalve\\_%' UNION"
+        " SELECT rolname FROM pg_roles WHERE rolname LIKE 'evalve\\_%'",
+    )
+    matches = [match for match in (_OURS.match(name) for (name,) in rows) if match is not None]
+    return [
+        (match[0], OF_RUNS if match["run"] else OF_TEMPLATES, match["run"] or match["template"])
+        for match in matches
+    ]
+
+
+def _one(connection: Connection, statement: str, parameters: object = None) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = run(connection, statement, parameters).fetchone()
+    assert row is not None
+    return row
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())
