@@ -218,7 +218,13 @@ def _reachable(install: Path, folder: Path, account: list[int] | None) -> Path:
         )
         return install
     except (OSError, subprocess.CalledProcessError):
-        copy = folder / "install"
+        return _copied(install, folder / "install")
+
+
+def _copied(install: Path, to: Path) -> Path:
+    """What the server needs of it. Its libraries lie beside the package, and are found by the relative path."""
+    package = install.parent
+    copy = to / package.name / install.name
     for name in _NEEDED:
         source, target = install / name, copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -226,6 +232,9 @@ def _reachable(install: Path, folder: Path, account: list[int] | None) -> Path:
             shutil.copytree(source, target, symlinks=True)
         else:
             shutil.copy2(source, target)
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or os.access(path, os.X_OK) else 0o044))
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, to / libraries.name)
+    for path in (to, *to.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     return copy

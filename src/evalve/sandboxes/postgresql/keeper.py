@@ -2,8 +2,8 @@
 
 Every process that uses the server holds a shared lock on `use.lock`. The keeper waits for the exclusive
 one, which it is given when the last of them has ended, `kill -9` included. Then it stops the server and
-removes its folder. Should the keeper itself be killed, the kernel stops the server (on Linux), and whoever starts the
-next one removes the folder.
+removes its folder. Should the keeper itself be killed, the kernel stops the server (on Linux), and whoever
+starts the next one removes the folder.
 
 It reads one line of JSON, and writes one: `{"port": …, "pid": …}`, or `{"error": …}`.
 """

@@ -81,6 +81,12 @@ class Postgres:
         """Drop everything, and say what the server then says is left."""
         return await asyncio.to_thread(self._end)
 
+    def close(self) -> None:
+        """Drop its databases, outside of runs."""
+        with self._lock:
+            self._users = min(self._users, 1)
+        self._end()
+
     @asynccontextmanager
     async def lend(self, context: SampleContext) -> AsyncIterator[Database]:
         pool = self._pool
@@ -137,7 +143,8 @@ class Postgres:
         raise OptionError(
             f"{tenancy.server.shown} has too few connections: {databases} with {each} each, and "
             f"{OWN_CONNECTIONS} of evalve's own, are {wanted * each + OWN_CONNECTIONS}, and "
-            f"{max(0, room.free)} are free ({room.words}); lower size= or connections=, or raise max_connections"
+            f"{max(0, room.free)} are free ({room.words}); lower size= or connections=, or raise "
+            "max_connections"
         )
 
     def _end(self) -> str:
@@ -273,6 +280,16 @@ def tenancy_at(url: str | None) -> Tenancy:
             _TENANCIES[key] = tenancy = Tenancy(Server(url))
             atexit.register(tenancy.close)
         return _TENANCIES[key]
+
+
+def close_all() -> None:
+    """Leave every server, and nothing on it."""
+    with _LOCK:
+        mine = [key for key in _TENANCIES if key[0] == os.getpid()]
+        closing = [_TENANCIES.pop(key) for key in mine]
+    for tenancy in closing:
+        atexit.unregister(tenancy.close)
+        tenancy.close()
 
 
 _TENANCIES: dict[tuple[int, str | None], Tenancy] = {}

@@ -69,7 +69,8 @@ class Tenancy:
             if self.version < SUPPORTED_FROM * 10_000:
                 closed(keeper)
                 raise OptionError(
-                    f"{self.server.shown} is version {self.version // 10_000}; {SUPPORTED_FROM} or newer is needed"
+                    f"{self.server.shown} has version {self.version // 10_000}; "
+                    f"{SUPPORTED_FROM} or newer is needed"
                 )
             (self.is_superuser, may_make) = _one(
                 keeper,
