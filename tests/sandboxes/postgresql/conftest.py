@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
+from postgres_server import Admin
 
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql import embedded, lender
@@ -31,28 +31,11 @@ INSERT INTO notes (client_id, body) SELECT id, 'first call' FROM clients WHERE n
 """
 
 
-class Admin:
-    """The server of the tests, asked by its administrator."""
-
-    def __init__(self, port: int, password: str) -> None:
-        self.url = f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
-
-    def ask(self, statement: str, *parameters: Any, database: str = "postgres") -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, dbname=database, autocommit=True) as connection:
-            cursor = connection.execute(statement.encode(), parameters or None)
-            return cursor.fetchall() if cursor.description is not None else []
-
-    def databases(self, run: str = "") -> list[str]:
-        return [
-            name
-            for (name,) in self.ask("SELECT datname FROM pg_database WHERE datname LIKE %s", f"evalve_{run}%")
-        ]
-
-
 @pytest.fixture(scope="session")
 def admin() -> Iterator[Admin]:
     server = embedded.join()
     yield Admin(server.port, server.password)
+    lender.close_all()
     server.close()
 
 
@@ -76,7 +59,6 @@ def lending(admin: Admin, state: tuple[Path, Path]) -> Iterator[Callable[..., Po
     yield make
     for one in made:
         one.close()
-    lender.close_all()
 
 
 _NUMBERS = itertools.count(1)

@@ -10,7 +10,7 @@ import psycopg
 
 from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint
 from evalve.sandboxes.postgresql.sessions import OwnAsync, Savepoint, Session
-from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async
+from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, ending_connections_of
 from evalve.secrecy import without_credentials
 
 
@@ -121,10 +121,17 @@ class Database:
         return await asyncio.to_thread(self._fingerprint_outside)
 
     def _fingerprint_outside(self) -> Fingerprint:
-        """What has been committed, over a connection that the function's own limit does not count."""
+        """What has been committed, over a connection that the function's own limit does not count.
+
+        Whoever still holds a lock on a table then loses what it has not committed.
+        """
         if self._look is not None:
             with self._look() as connection:
-                return drive(connection, self._reading())
+                try:
+                    return drive(connection, self._reading())
+                except psycopg.errors.LockNotAvailable:
+                    drive(connection, ending_connections_of(self.name))
+                    return drive(connection, self._reading())
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             return drive(connection, self._reading())
 

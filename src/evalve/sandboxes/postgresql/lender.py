@@ -236,11 +236,12 @@ class _Loan:
     async def _close(self, *, keep: bool, in_thread: bool) -> None:
         await self.database.close_opened()
         connection = self._session.connection
-        if connection is None:
-            return
-        connection.is_lent = False
+        if connection is not None:
+            connection.is_lent = False
         if keep:
-            self._slot.kept = self._session.keep()
+            self._slot.kept = self._session.kept()
+        elif connection is None:
+            self._session.abandon_kept()
         elif isinstance(connection, OwnAsync):
             await connection.close()
         elif not in_thread:  # else the function may still use it: it ends when the database is dropped

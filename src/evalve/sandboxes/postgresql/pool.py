@@ -57,6 +57,7 @@ class SlotPool:
         """Slots that are being made, reset or dropped."""
         self._no_work = threading.Condition(self._lock)
         self._is_closed = False
+        self._has_said = False
 
     def template(self) -> Template:
         """Built by the first who asks, and again where the server was lost."""
@@ -92,6 +93,7 @@ class SlotPool:
         work: Callable[[Slot], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
         with self._lock:
             self._lent -= 1
+            self.counts.cloned += state == "dirty"
             if work is None and slot.generation == self.tenancy.generation and not self._is_closed:
                 self._offer(slot)
                 return
@@ -177,7 +179,23 @@ class SlotPool:
                 raise LenderError(
                     f"a fresh copy is not what its template {template.name} is: {', '.join(wrong)}"
                 )
+        self._say_what_is_open(slot)
         self._work_ends(slot)
+
+    def _say_what_is_open(self, slot: Slot) -> None:
+        """Once: of walls that only a superuser can build."""
+        if self._has_said:
+            return
+        self._has_said = True
+        if open_ones := slots.reachable_elsewhere(self.tenancy, slot):
+            names = ", ".join(open_ones)
+            _LOG.warning(
+                "whoever is lent a database at %s may connect to %s too, as everybody may; to prevent it: "
+                "REVOKE CONNECT ON DATABASE %s FROM PUBLIC, or name a superuser in url=",
+                self.tenancy.server.shown,
+                names,
+                names,
+            )
 
     def _restore(self, slot: Slot) -> None:
         """Of a slot that somebody held: the same again where it is proven that nothing changed."""
@@ -185,6 +203,7 @@ class SlotPool:
         if slot.generation != self.tenancy.generation or slots.wrong_with(
             self.tenancy, self.template(), slot
         ):
+            self.counts.cloned += 1
             self._replace(slot)
             return
         slots.renew_password(self.tenancy, slot)
@@ -192,8 +211,6 @@ class SlotPool:
         self._work_ends(slot)
 
     def _replace(self, slot: Slot) -> None:
-        if not self._is_closed:
-            self.counts.cloned += 1
         self._drop(slot)
         self._work_ends()
 

@@ -93,11 +93,13 @@ class Session:
     def savepoint(self) -> Savepoint:
         return Savepoint(self)
 
-    def keep(self) -> KeptConnection | None:
-        """For the next session, if the connection is still good."""
-        if self.connection is None or self.connection.closed:
-            return self._kept
-        return KeptConnection(self.connection, self._loop)
+    def kept(self) -> KeptConnection | None:
+        """For the next session: the connection that was used, or the one that was not."""
+        return self._kept if self.connection is None else KeptConnection(self.connection, self._loop)
+
+    def abandon_kept(self) -> None:
+        if self._kept is not None:
+            abandon(self._kept)
 
     def _take_kept(self, loop: asyncio.AbstractEventLoop | None) -> Own | OwnAsync | None:
         kept, self._kept, self._loop = self._kept, None, loop

@@ -16,7 +16,7 @@ from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.checksums import checksum, differences
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
-from evalve.sandboxes.postgresql.steps import drive
+from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
 from evalve.sandboxes.postgresql.templates import Template
 from evalve.sandboxes.postgresql.tenancy import Tenancy, drop_all
 
@@ -86,13 +86,7 @@ def wrong_with(tenancy: Tenancy, template: Template, slot: Slot) -> list[str]:
 
 def disconnect_all(tenancy: Tenancy, slot: Slot) -> None:
     with tenancy.admin() as admin:
-        run(
-            admin,
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = %s"
-            if tenancy.version >= 140_000
-            else "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = %s",
-            (slot.name, slot.name),
-        )
+        drive(admin, ending_connections_of(slot.name))
 
 
 def renew_password(tenancy: Tenancy, slot: Slot) -> None:

@@ -32,6 +32,14 @@ async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T])
         return cast(T, end.value)
 
 
+def ending_connections_of(role: str) -> Steps[None]:
+    """Of all, and return when they have ended."""
+    yield (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        f" WHERE usename = {quoted(role)} AND pid <> pg_backend_pid()"
+    )
+
+
 def quoted(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"

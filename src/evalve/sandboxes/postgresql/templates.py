@@ -14,7 +14,7 @@ from evalve.errors import DeclarationError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
-from evalve.sandboxes.postgresql.tenancy import OF_TEMPLATES, Tenancy, drop_all, signed
+from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, drop_all, signed
 
 _LAYOUT = 1
 """Another number where templates are built in another way."""
@@ -101,19 +101,22 @@ def digest_of(scripts: tuple[Script, ...]) -> str:
 def built_template(tenancy: Tenancy, scripts: tuple[Script, ...]) -> Template:
     """The template of these scripts, built if nobody has. It stays for as long as the tenancy."""
     keeper = tenancy.keeper
-    which = hashlib.blake2b(
-        f"{_LAYOUT} {tenancy.version} {digest_of(scripts)}".encode(), digest_size=4
-    ).hexdigest()
-    name, lock = f"evalve_t_{which}", (OF_TEMPLATES, signed(which))
-    run(keeper, "SELECT pg_advisory_lock(%s, %s)", lock)
+    made_of = f"{_LAYOUT} {tenancy.version} {keeper.info.user} {digest_of(scripts)}"
+    which = hashlib.blake2b(made_of.encode(), digest_size=4).hexdigest()
+    name, number = f"evalve_t_{which}", signed(which)
+    run(keeper, "SELECT pg_advisory_lock_shared(%s, %s)", (OF_TEMPLATES, number))  # nobody may drop it
     try:
-        parts = _complete(keeper, name)
-        if parts is None:
-            drop_all(keeper, [name])
-            parts = _built(tenancy, keeper, name, scripts)
-        run(keeper, "SELECT pg_advisory_lock_shared(%s, %s)", lock)  # nobody may drop it now
-    finally:
-        run(keeper, "SELECT pg_advisory_unlock(%s, %s)", lock)
+        run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_BUILDERS, number))
+        try:
+            parts = _complete(keeper, name)
+            if parts is None:
+                drop_all(keeper, [name])
+                parts = _built(tenancy, keeper, name, scripts)
+        finally:
+            run(keeper, "SELECT pg_advisory_unlock(%s, %s)", (OF_BUILDERS, number))
+    except BaseException:
+        run(keeper, "SELECT pg_advisory_unlock_shared(%s, %s)", (OF_TEMPLATES, number))
+        raise
     return Template(name, parts)
 
 

@@ -26,14 +26,16 @@ from evalve.sandboxes.postgresql.servers import Connection, Server, closed, run
 
 _LOG = logging.getLogger(__name__)
 
-OF_RUNS, OF_TEMPLATES = 0x65766C01, 0x65766C02
+OF_RUNS, OF_TEMPLATES, OF_BUILDERS = 0x65766C01, 0x65766C02, 0x65766C03
 """What the locks are about: the first of their two numbers."""
 MAKERS = 2
 """How many databases are made or dropped at once."""
 OWN_CONNECTIONS = MAKERS + 3
 """The one that holds the locks, two for each maker's two databases, and one for whoever looks into one."""
-SUPPORTED_FROM = 13
-"""The first version that drops a database whatever is connected to it."""
+SUPPORTED_FROM = 14
+"""The first version that waits for connections which it ends."""
+_LOCK_MS = 1000
+"""How long whoever looks into a database waits for an agent that has locked a table."""
 _OURS = re.compile(r"^evalve_(?:(?P<run>[0-9a-f]{8})_\d+|t_(?P<template>[0-9a-f]{8}))$")
 _OUR_APPLICATION = re.compile(r"^evalve (?P<run>[0-9a-f]{8})\b")
 _RESERVES = re.compile(_OUR_APPLICATION.pattern + r" reserves (?P<number>\d+)$")
@@ -83,10 +85,10 @@ class Tenancy:
                     f"the user {keeper.info.user!r} may not make databases and roles at {self.server.shown}: "
                     f'ALTER ROLE "{keeper.info.user}" CREATEDB CREATEROLE allows it'
                 )
-            if self.version >= 140_000:
-                run(keeper, "SET idle_session_timeout = 0")
+            run(keeper, "SET idle_session_timeout = 0")
             run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_RUNS, signed(self.run)))
             self._keeper = keeper
+            drop_all(keeper, self._names_of(keeper, self.run))  # of before the server was lost
             self._remove_orphans(keeper)
 
     @property
@@ -127,7 +129,10 @@ class Tenancy:
         """The same to another database; nothing that an agent has made there takes part in what is asked."""
         connection = self.server.connect(database, application=f"evalve {self.run}")
         try:
-            run(connection, "SET search_path = pg_catalog")
+            run(
+                connection,
+                f"SET search_path = pg_catalog; SET statement_timeout = 0; SET lock_timeout = {_LOCK_MS}",
+            )
             yield connection
         finally:
             closed(connection)
@@ -221,18 +226,17 @@ class Tenancy:
     def _remove_orphans(self, keeper: Connection) -> None:
         """Databases whose lock nobody holds, in whatever database the locks are."""
         found = _all_ours(keeper)
-        for kind, which in {(kind, which) for _, kind, which in found}:
+        for kind, which in sorted({(kind, which) for _, kind, which in found}):  # copies before templates
             if which == self.run or self._is_held(keeper, kind, which):
                 continue
             if not _one(keeper, "SELECT pg_try_advisory_lock(%s, %s)", (kind, signed(which)))[0]:
                 continue
+            names = [name for name, *of in found if of == [kind, which]]
             try:
-                names = [name for name, *of in found if of == [kind, which]]
                 drop_all(keeper, names)
-                if kind == OF_RUNS:
-                    _LOG.info(
-                        "dropped %d databases that run %s left at %s", len(names), which, self.server.shown
-                    )
+                _LOG.info("dropped %s, which nobody uses any more", ", ".join(names))
+            except psycopg.Error as error:  # another user's, for one: whoever may drop it will
+                _LOG.info("%s could not be dropped: %s", ", ".join(names), _brief(error))
             finally:
                 run(keeper, "SELECT pg_advisory_unlock(%s, %s)", (kind, signed(which)))
 
