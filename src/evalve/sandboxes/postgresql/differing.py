@@ -17,6 +17,12 @@ class Words(str):
     __slots__ = ()
 
 
+class Label(str):
+    """What another row says, in its place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row, in the ways in which it is looked at."""
@@ -27,55 +33,107 @@ class Row:
     compared: Mapping[str, Any]
     """Without its own id, and with what the rows say that it refers to: comparable with another state."""
     shown: Mapping[str, Any]
+    label: str = ""
+    """What stands for it in rows that refer to it."""
 
 
 def differing(expected: Mapping[str, Any], found: Mapping[str, Sequence[Row]], *, is_whole: bool) -> str:
     """A line for each difference. `is_whole`: what is not expected is a difference too."""
-    lines: list[str] = []
-    for table in sorted(expected.keys() | (found.keys() if is_whole else set())):
-        name = table.removeprefix("public.")
-        if name not in found:
-            lines.append(f"{name}: the table is not there")
-        elif table not in expected:
-            lines.append(f"{name}: the table should not be there")
-        else:
-            lines += _of_table(name, [_row(one) for one in expected[table]], list(found[name]), is_whole)
-    return "\n".join(lines)
+    same: set[tuple[str, str]] = set()
+    while True:
+        known = len(same)
+        lines: list[str] = []
+        for table in sorted(expected.keys() | (found.keys() if is_whole else set())):
+            name = table.removeprefix("public.")
+            if name not in found:
+                lines.append(f"{name}: the table is not there")
+            elif table not in expected:
+                lines.append(f"{name}: the table should not be there")
+            else:
+                compared = _Table(
+                    name, [_row(one) for one in expected[table]], list(found[name]), same, is_whole
+                )
+                lines += compared.lines()
+        if len(same) == known:  # else a row that has changed is now known where others refer to it
+            return "\n".join(lines)
 
 
-def _of_table(table: str, expected: list[Row], found: list[Row], is_whole: bool) -> list[str]:
-    left, missing = list(found), []
-    for row in expected:
-        same = next((one for one in left if not _unequal(row, one, is_whole)), None)
-        if same is None:
-            missing.append(row)
-        else:
-            left.remove(same)
-    lines = []
-    for row in list(missing):
-        near = min(left, key=lambda one: len(_unequal(row, one, is_whole)), default=None)
-        if near is None or len(unequal := _unequal(row, near, is_whole)) > len(row.compared) / 2:
-            continue
-        missing.remove(row)
-        left.remove(near)
+class _Table:
+    """The rows of one table, expected and found, put side by side."""
+
+    def __init__(
+        self, name: str, expected: list[Row], found: list[Row], same: set[tuple[str, str]], is_whole: bool
+    ) -> None:
+        self._name = name
+        self._expected = expected
+        self._found = found
+        self._same = same
+        self._is_whole = is_whole
+
+    def lines(self) -> list[str]:
+        expected, left = self._without_equal_ones()
+        missing = []
+        for row in expected:
+            equal = next((one for one in left if not self._unequal(row, one)), None)
+            if equal is None:
+                missing.append(row)
+            else:
+                left.remove(equal)
+        changed = []
+        for row in list(missing):
+            near = min(left, key=lambda one: len(self._unequal(row, one)), default=None)
+            if near is None or len(self._unequal(row, near)) > len(row.compared) / 2:
+                continue
+            missing.remove(row)
+            left.remove(near)
+            changed.append(self._changed(row, near))
+            if row.label and near.label:
+                self._same.add((row.label, near.label))
+        lines = sorted(changed)
+        lines += sorted(f"{self._name}: missing: {_told(row)}" for row in missing)
+        lines += sorted(f"{self._name}: too many: {_told(row)}" for row in left)
+        if len(lines) > _MOST_SHOWN:
+            lines = [*lines[:_MOST_SHOWN], f"{self._name}: … and {len(lines) - _MOST_SHOWN} more"]
+        return lines
+
+    def _without_equal_ones(self) -> tuple[list[Row], list[Row]]:
+        """Most rows of a large table are the same in both: found at once, not by trying each with each."""
+        if not self._is_whole:
+            return self._expected, list(self._found)
+        known: dict[str, list[int]] = {}
+        for number, row in enumerate(self._found):
+            known.setdefault(_key(row), []).append(number)
+        others = []
+        for row in self._expected:
+            if numbers := known.get(_key(row)):
+                numbers.pop()
+            else:
+                others.append(row)
+        return others, [self._found[number] for numbers in known.values() for number in numbers]
+
+    def _changed(self, expected: Row, found: Row) -> str:
+        unequal = self._unequal(expected, found)
         said = ", ".join(
-            f"{column} is {_text(near.shown.get(column))} instead of {_text(row.shown.get(column))}"
+            f"{column} is {_text(found.shown.get(column))} instead of {_text(expected.shown.get(column))}"
             for column in unequal
         )
-        lines.append(f"{table}: {_name(near, unequal)}: {said}")
-    lines += [f"{table}: missing: {_told(row)}" for row in missing]
-    lines += [f"{table}: too many: {_told(row)}" for row in left]
-    if len(lines) > _MOST_SHOWN:
-        lines = [*lines[:_MOST_SHOWN], f"{table}: … and {len(lines) - _MOST_SHOWN} more"]
-    return lines
+        return f"{self._name}: {_named(found, unequal)}: {said}"
 
-
-def _unequal(expected: Row, found: Row, is_whole: bool) -> list[str]:
-    """Columns in which they differ; by a person, an id is given as it is or not at all."""
-    if is_whole:
+    def _unequal(self, expected: Row, found: Row) -> list[str]:
+        """Columns in which they differ; by a person, an id is given as it is or not at all."""
+        if not self._is_whole:
+            return [
+                one for one, value in expected.compared.items() if not _are_equal(value, found.raw.get(one))
+            ]
         columns = sorted(expected.compared.keys() | found.compared.keys())
-        return [one for one in columns if not _are_equal(expected.compared.get(one), found.compared.get(one))]
-    return [one for one, value in expected.compared.items() if not _are_equal(value, found.raw.get(one))]
+        return [
+            one for one in columns if not self._are_same(expected.compared.get(one), found.compared.get(one))
+        ]
+
+    def _are_same(self, expected: Any, found: Any) -> bool:
+        return _are_equal(expected, found) or (
+            isinstance(expected, Label) and isinstance(found, Label) and (expected, found) in self._same
+        )
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -90,11 +148,15 @@ def _are_equal(one: Any, other: Any) -> bool:
     return bool(one == other) or (one is not None and other is not None and str(one) == str(other))
 
 
+def _key(row: Row) -> str:
+    return repr(sorted(row.compared.items()))
+
+
 def _row(row: Any) -> Row:
     return row if isinstance(row, Row) else Row(dict(row), dict(row), dict(row), dict(row))
 
 
-def _name(row: Row, unequal: Sequence[str]) -> str:
+def _named(row: Row, unequal: Sequence[str]) -> str:
     """The first thing that it says, of what is as expected."""
     said = (
         (column, value) for column, value in row.shown.items() if column not in unequal and value is not None

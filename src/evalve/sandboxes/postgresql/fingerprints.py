@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from evalve.sandboxes.postgresql.differing import Row, Words, differing
+from evalve.sandboxes.postgresql.differing import Label, Row, Words, differing
 from evalve.sandboxes.postgresql.steps import Steps
 
 SET = "(set)"
@@ -199,6 +199,7 @@ def _row(
     seen: _Described,
 ) -> Row:
     values, compared, shown = {}, {}, {}
+    label = ""
     for one in columns:
         target, value = refers[table, one.name], _masked(one, row)
         values[one.name] = compared[one.name] = shown[one.name] = value
@@ -207,10 +208,11 @@ def _row(
         values[one.name] = names.get((*target, value), value)
         if target == (table, one.name):  # its own id says nothing
             del compared[one.name], shown[one.name]
+            label = seen.label((*target, value))
         else:
-            compared[one.name] = seen.label((*target, value))
+            compared[one.name] = Label(seen.label((*target, value)))
             shown[one.name] = Words(seen.words((*target, value)))
-    return Row(values, dict(row), compared, shown)
+    return Row(values, dict(row), compared, shown, label)
 
 
 def _masked(column: Column, row: Mapping[str, Any]) -> Any:
