@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres_server import Admin
 
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql import embedded, lender
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
+from postgres_server import Admin
 
 SCHEMA = """\
 CREATE TYPE stage AS ENUM ('lead', 'customer');

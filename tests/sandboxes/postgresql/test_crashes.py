@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres_server import Admin
 
 import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.lender import Postgres, close_all, postgres
+from postgres_server import Admin
 
 RUNS = """
 import asyncio, sys
@@ -100,7 +100,7 @@ def test_samples_whose_server_was_lost_run_again(
     tries: list[str] = []
 
     @evalve.foreach("number", [1, 2])
-    async def eval_lost(number: int, db: Any = postgres(*state, url=admin.url)) -> bool:
+    async def eval_lost(number: int, db: Any) -> bool:
         async with db.savepoint() as connection:
             await connection.execute("DELETE FROM notes")
         tries.append(db.name)
@@ -113,11 +113,13 @@ def test_samples_whose_server_was_lost_run_again(
             cursor = await connection.execute("SELECT count(*) FROM notes")
             return bool(await cursor.fetchone() == (0,))
 
-    result = evalve.run(eval_lost, storage=f"sqlite:///{tmp_path}/db", max_concurrency=1)
+    result = evalve.run(
+        eval_lost, db=postgres(*state, url=admin.url), storage=f"sqlite:///{tmp_path}/db", max_concurrency=1
+    )
 
     assert [record.status for record in result] == ["done", "done"]
     assert [record.scores[0].value for record in result] == [True, True]
-    assert "the server was lost" in list(result)[0].history[0].error
+    assert "the server was lost" in str(next(iter(result)).history[0].error)
     close_all()
     assert admin.databases() == []
 

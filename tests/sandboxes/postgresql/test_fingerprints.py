@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres_server import Admin
 
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql.fingerprints import Fingerprint
 from evalve.sandboxes.postgresql.lender import postgres
+from postgres_server import Admin
 
 SCHEMA = """\
 CREATE TABLE clients (
@@ -20,7 +20,9 @@ CREATE TABLE clients (
 );
 CREATE TABLE notes (id serial PRIMARY KEY, client_id uuid REFERENCES clients (id), body text);
 CREATE TABLE countries (code text PRIMARY KEY, name text);
-CREATE TABLE people (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text, boss int REFERENCES people (id));
+CREATE TABLE people (
+    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text, boss int REFERENCES people (id)
+);
 """
 ACME = "INSERT INTO clients (name, budget) VALUES ('Acme', 10)"
 GLOBEX = "INSERT INTO clients (name, budget) VALUES ('Globex', 20)"

@@ -9,12 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from postgres_server import Admin
 
 import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import DeclarationError, LenderError
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
+from postgres_server import Admin
 
 Lending = Callable[..., Postgres]
 Context = Callable[[], SampleContext]

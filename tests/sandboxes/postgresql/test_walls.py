@@ -8,12 +8,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from postgres_server import Admin
 
 import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import OptionError
 from evalve.sandboxes.postgresql.lender import Postgres, close_all, postgres, tenancy_at
+from postgres_server import Admin
 
 Lending = Callable[..., Postgres]
 Context = Callable[[], SampleContext]

@@ -1,82 +1,81 @@
 """Whether a database is what its template was: an exact proof of every row, sequence and object in it.
 
-A clone has the same object ids and files as its template, so catalogs are compared as they are. Even a table
-that was emptied and filled again with the same rows is told.
+A copy has the pages of its template, and every change to a row makes a new version of it, with another place
+or another transaction. So versions are compared, of tables and of PostgreSQL's catalogs, and nothing has to be
+read of what is in them. Even a table that was emptied and filled again with the same rows is told.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from evalve.sandboxes.postgresql.steps import Steps, quoted
 
 Parts = Mapping[str, str]
 """What a database is made of, in names, and a digest of each."""
-_NEVER_USED = "unused"
-"""Of a sequence from which nobody has taken a number."""
-
-_FIRST_OF_USERS = 16384
-"""Objects with lower ids are PostgreSQL's own, which only a superuser can change."""
-_PUBLIC = 2200
 _CATALOGS = {
-    # without what PostgreSQL itself writes there: statistics, and when rows were last frozen
-    "pg_class": (
-        "oid",
-        "oid, relname, relnamespace, reltype, relowner, relam, relfilenode, relkind, relnatts, relchecks,"
-        " relhasrules, relhastriggers, relrowsecurity, relforcerowsecurity, relreplident, relispartition,"
-        " relpersistence, relacl, reloptions, relpartbound",
-    ),
-    "pg_attribute": (
-        "attrelid",
-        "attrelid, attnum, attname, atttypid, atttypmod, attnotnull, atthasdef, attidentity, attgenerated,"
-        " attisdropped, attacl, attcollation",
-    ),
-    "pg_attrdef": ("oid", "oid, adrelid, adnum, pg_get_expr(adbin, adrelid)"),
-    "pg_constraint": ("oid", "oid, conname, conrelid, contype, convalidated, pg_get_constraintdef(oid)"),
-    "pg_index": ("indexrelid", "indexrelid, indrelid, indisunique, indisvalid, pg_get_indexdef(indexrelid)"),
-    "pg_trigger": ("oid", "oid, tgrelid, tgname, tgenabled, pg_get_triggerdef(oid)"),
-    "pg_proc": ("oid", "oid, proname, proowner, proacl, prosrc, proconfig, prosecdef, provolatile"),
-    "pg_type": ("oid", "oid, typname, typnamespace, typowner, typacl, typdefault, typnotnull"),
-    "pg_enum": ("oid", "oid, enumtypid, enumsortorder, enumlabel"),
-    "pg_rewrite": ("oid", "oid, rulename, ev_class, pg_get_ruledef(oid)"),
-    "pg_policy": ("oid", "oid, polname, polrelid, polroles, polcmd"),
-    "pg_namespace": ("oid", "oid, nspname, nspowner, nspacl"),
-    "pg_extension": ("oid", "oid, extname, extversion"),
-    "pg_event_trigger": ("oid", "oid, evtname, evtenabled"),
-    "pg_cast": ("oid", "oid, castsource, casttarget, castfunc"),
-    "pg_operator": ("oid", "oid, oprname, oprowner, oprcode"),
-    "pg_collation": ("oid", "oid, collname, collowner"),
-    "pg_statistic_ext": ("oid", "oid, stxname, stxrelid"),
-    "pg_default_acl": ("oid", "oid, defaclrole, defaclobjtype, defaclacl"),
-    "pg_description": ("objoid", "objoid, classoid, objsubid, description"),
-    "pg_foreign_server": ("oid", "oid, srvname, srvoptions"),
-    "pg_publication": ("oid", "oid, pubname"),
-    "pg_largeobject_metadata": ("oid", "oid, lomowner, lomacl"),
+    # Whatever is made or dropped leaves a trace in pg_depend, and whatever is altered in one of the others.
+    # Objects with lower ids are PostgreSQL's own, which only a superuser can change.
+    "pg_class": "oid >= 16384",
+    "pg_attribute": "attrelid >= 16384",
+    "pg_attrdef": "true",
+    "pg_constraint": "oid >= 16384",
+    "pg_default_acl": "true",
+    "pg_depend": "objid >= 16384",
+    "pg_description": "objoid >= 16384 OR objoid = 2200",
+    "pg_enum": "true",
+    "pg_namespace": "true",
+    "pg_policy": "true",
+    "pg_proc": "oid >= 16384",
+    "pg_rewrite": "oid >= 16384",
+    "pg_sequence": "true",
+    "pg_trigger": "true",
+    "pg_type": "oid >= 16384",
+    "pg_largeobject_metadata": "true",
 }
-_TABLES = f"""
+_TABLES = """
     SELECT format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= {_FIRST_OF_USERS} ORDER BY 1"""
+    WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY 1"""
 _SEQUENCES = """
-    SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, 'unused'), start_value
+    SELECT format('%I.%I', schemaname, sequencename),
+        coalesce(last_value || ', true', start_value || ', false')
     FROM pg_catalog.pg_sequences ORDER BY 1"""
+"""Last number and whether it was taken, as `setval` takes them."""
 
 
-def checksum(*, if_objects: str | None = None) -> Steps[dict[str, str]]:
-    """Of the database that is asked.
-
-    With `if_objects`, rows are read only where the objects are those: reading a table calls functions that
-    whoever changed it may have put there.
-    """
-    parts = {"objects": (yield from _objects())}
-    if if_objects not in (None, parts["objects"]):
-        return parts
-    parts["large objects"] = yield from _large_objects()
+def checksum() -> Steps[dict[str, str]]:
+    """Of the database that is asked."""
     names = [name for (name,) in (yield _TABLES)]
-    if names:
-        parts |= {f"table {name}": digest for name, digest in (yield _of_rows(names))}
-    parts |= {f"sequence {name}": value for name, value, _ in (yield _SEQUENCES)}
+    parts = yield from _versions_of(names)
+    return parts | {f"sequence {name}": value for name, value in (yield _SEQUENCES)}
+
+
+def reset_and_check(expected: Parts) -> Steps[list[str]]:
+    """After a rollback: give sequences their numbers back, and tell what is not as it was."""
+    sequences = {name: value for name, value in expected.items() if name.startswith("sequence ")}
+    numbers = [
+        f"pg_catalog.setval({quoted(name.removeprefix('sequence '))}, {to})" for name, to in sequences.items()
+    ]
+    names = [name.removeprefix("table ") for name in expected if name.startswith("table ")]
+    found = yield from _versions_of(names, before=f"SELECT {', '.join(numbers)}; " if numbers else "")
+    return differences(expected, found | sequences)
+
+
+def _versions_of(tables: list[str], before: str = "") -> Steps[dict[str, str]]:
+    catalogs = [(f"pg_catalog.{name}", which) for name, which in _CATALOGS.items()]
+    selects = [_versions(*one) for one in enumerate([*catalogs, *((name, "true") for name in tables)])]
+    rows = yield (
+        f"BEGIN; {before}SET LOCAL row_security = off; "  # what is not seen is an error, and not left out
+        f"{' UNION ALL '.join(selects)}; COMMIT"
+    )
+    told = [versions for _, versions in sorted(rows)]
+    of_catalogs, of_tables = told[: len(catalogs)], told[len(catalogs) :]
+    parts = {"objects": hashlib.blake2b(" ".join(of_catalogs).encode(), digest_size=16).hexdigest()}
+    parts |= {f"table {name}": versions for name, versions in zip(tables, of_tables, strict=True)}
+    if of_catalogs[-1] != "0 0":
+        [(_, parts["large objects"])] = yield _versions(0, ("pg_catalog.pg_largeobject", "true"))
     return parts
 
 
@@ -95,47 +94,10 @@ def differences(expected: Parts, found: Parts) -> list[str]:
     return told
 
 
-def restore_sequences(expected: Parts) -> Steps[None]:
-    """Rolling back does not give a sequence's numbers back: set those that have moved."""
-    moved = []
-    for name, value, start in (yield _SEQUENCES):
-        was = expected.get(f"sequence {name}")
-        if was is not None and was != value:
-            to = f"{start}, false" if was == _NEVER_USED else f"{was}, true"
-            moved.append(f"pg_catalog.setval({quoted(name)}::regclass, {to})")
-    if moved:
-        yield f"SELECT {', '.join(moved)}"
-
-
-def _of_rows(tables: Iterable[str]) -> str:
-    """Count and two sums of hashes, in whatever order rows are stored."""
-    return " UNION ALL ".join(
-        f"SELECT {quoted(name)}, count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 1)), 0)"
-        f" || ' ' || coalesce(sum(hashtextextended(t::text, 2)), 0) FROM ONLY {name} t"
-        for name in tables
+def _versions(number: int, which: tuple[str, str]) -> str:
+    """How many rows of a table there are, and a sum over place and transaction of each."""
+    table, condition = which
+    return (
+        f"SELECT {number}, count(*) || ' ' || coalesce(sum(hashtidextended(ctid, xmin::text::bigint)), 0)"
+        f" FROM ONLY {table} WHERE {condition}"
     )
-
-
-def _objects() -> Steps[str]:
-    selects = [
-        f"SELECT '{catalog}', coalesce(sum(hashtextextended(r::text, 1)), 0)::text FROM"
-        f" (SELECT {columns} FROM pg_catalog.{catalog}"
-        f" WHERE {oid} >= {_FIRST_OF_USERS} OR {oid} = {_PUBLIC}) r"
-        for catalog, (oid, columns) in _CATALOGS.items()
-    ]
-    digest = hashlib.blake2b(digest_size=16)
-    for catalog, total in sorted((yield " UNION ALL ".join(selects))):
-        digest.update(f"{catalog} {total}\n".encode())
-    return digest.hexdigest()
-
-
-def _large_objects() -> Steps[str]:
-    """Only a superuser may read them all; where there are none, there is nothing to read."""
-    [(count,)] = yield "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata"
-    if not count:
-        return "0"
-    [(total,)] = yield (
-        "SELECT sum(hashtextextended(encode(data, 'hex') || loid || ' ' || pageno, 1))::text"
-        " FROM pg_catalog.pg_largeobject"
-    )
-    return f"{count} {total}"

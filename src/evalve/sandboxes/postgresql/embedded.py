@@ -222,7 +222,7 @@ def _reachable(install: Path, folder: Path, account: list[int] | None) -> Path:
 
 
 def _copied(install: Path, to: Path) -> Path:
-    """What the server needs of it. Its libraries lie beside the package, and are found by the relative path."""
+    """What the server needs of it. Its libraries lie beside the package; their path is relative."""
     package = install.parent
     copy = to / package.name / install.name
     for name in _NEEDED:

@@ -194,18 +194,17 @@ class _Loan:
         how: Literal["rolled back", "unused", "handed back", "dropped"] = "dropped"
         state: Returned = "dirty"
         wrong: list[str] | None = None
+        is_used = self._session.is_open or has_raised
         try:
-            if await asyncio.to_thread(self._pool.tenancy.is_lost, self._slot.generation):
-                raise LenderError("the server was lost while the sample had a database of it")
-            if has_raised:
-                pass  # whatever raised may still go on: in a thread, or on the server
-            elif self._session.is_open and not self.database.is_held:
+            if self._session.is_open and not self.database.is_held and not has_raised:
                 wrong = await self._rolled_back()
-                if wrong == []:
-                    how, state = "rolled back", "clean"
-            elif self.database.is_held:
+            if wrong == []:
+                how, state = "rolled back", "clean"
+            elif await asyncio.to_thread(self._pool.tenancy.is_lost, self._slot.generation):
+                raise LenderError("the server was lost while the sample had a database of it")
+            elif self.database.is_held and not has_raised:  # else it may still go on, in a thread
                 how, state = "handed back", "held"
-            elif not self._session.is_open:
+            elif not is_used:
                 how, state = "unused", "clean"
         finally:
             await self._close(keep=state == "clean", in_thread=has_raised)

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from evalve.errors import LenderError
-from evalve.sandboxes.postgresql.checksums import Parts, checksum, differences, restore_sequences
+from evalve.sandboxes.postgresql.checksums import Parts, reset_and_check
 from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async
 
 T = TypeVar("T")
@@ -198,18 +198,15 @@ class Session:
             yield "SELECT 1"  # raises where the connection is gone
             return None
         if self._status() is TransactionStatus.INTRANS:
-            [(mark,)] = yield f"SELECT pg_catalog.current_setting('{_MARK}', true)"
-            if mark != self._mark:
-                self.has_committed = True
-        yield "ROLLBACK"
+            [(mark,)] = yield f"SELECT pg_catalog.current_setting('{_MARK}', true); ROLLBACK"
+            self.has_committed = self.has_committed or mark != self._mark
+        else:
+            yield "ROLLBACK"
         if self.has_committed:
             return None
         yield "DISCARD ALL"
-        yield "SET search_path = pg_catalog"
-        yield from restore_sequences(expected)
-        found = yield from checksum(if_objects=expected["objects"])
-        yield "RESET ALL"
-        return differences(expected, found)
+        wrong = yield from reset_and_check(expected)
+        return wrong
 
     def _status(self) -> TransactionStatus:
         assert self.connection is not None

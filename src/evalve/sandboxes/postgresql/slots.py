@@ -81,7 +81,7 @@ def wrong_with(tenancy: Tenancy, template: Template, slot: Slot) -> list[str]:
         if _settings(admin, slot.name) != slot.settings:
             return ["settings of its role differ"]
     with tenancy.inside(slot.name) as connection:
-        return differences(template.parts, drive(connection, checksum(if_objects=template.parts["objects"])))
+        return differences(template.parts, drive(connection, checksum()))
 
 
 def disconnect_all(tenancy: Tenancy, slot: Slot) -> None:

@@ -1,4 +1,7 @@
-"""Questions to a database, written once for sync and async code: generators that yield SQL and take rows."""
+"""Questions to a database, written once for sync and async code: generators that yield SQL and take rows.
+
+Of several statements at once, the rows are those of the last one that has any.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,12 @@ def drive(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
         sql = next(steps)
         while True:
             cursor = connection.execute(sql)
-            sql = steps.send(cursor.fetchall() if cursor.description is not None else [])
+            rows: Rows = []
+            while True:
+                rows = cursor.fetchall() if cursor.description is not None else rows
+                if not cursor.nextset():
+                    break
+            sql = steps.send(rows)
     except StopIteration as end:
         return cast(T, end.value)
 
@@ -27,7 +35,12 @@ async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T])
         sql = next(steps)
         while True:
             cursor = await connection.execute(sql)
-            sql = steps.send(await cursor.fetchall() if cursor.description is not None else [])
+            rows: Rows = []
+            while True:
+                rows = await cursor.fetchall() if cursor.description is not None else rows
+                if not cursor.nextset():
+                    break
+            sql = steps.send(rows)
     except StopIteration as end:
         return cast(T, end.value)
 
