@@ -107,7 +107,8 @@ async def test_too_few_connections_are_told_before_anything_runs(
 
     with pytest.raises(
         OptionError,
-        match=r"the embedded PostgreSQL has too few connections: 90 databases with 5 each, and 5 of evalve's own,"
+        match=r"the embedded PostgreSQL has too few connections: 90 databases with 5 each, and 5 of"
+        r" evalve's own,"
         r" are 455, and \d+ are free \(max_connections is 400; 3 are kept for superusers, \d+ are in use by"
         r" others.*\); lower size= or connections=, or raise max_connections",
     ):

@@ -1,8 +1,8 @@
 """Whether a database is what its template was: an exact proof of every row, sequence and object in it.
 
 A copy has the pages of its template, and every change to a row makes a new version of it, with another place
-or another transaction. So versions are compared, of tables and of PostgreSQL's catalogs, and nothing has to be
-read of what is in them. Even a table that was emptied and filled again with the same rows is told.
+or another transaction. So versions are compared, of tables and of PostgreSQL's catalogs, and nothing has to
+be read of what is in them. Even a table that was emptied and filled again with the same rows is told.
 """
 
 from __future__ import annotations
