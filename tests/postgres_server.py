@@ -1,10 +1,17 @@
-"""The embedded server that tests share, as its administrator asks it."""
+"""A server for the tests of one process, as its administrator asks it."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from evalve.sandboxes.postgresql import embedded
 
 
 class Admin:
@@ -23,3 +30,21 @@ class Admin:
             name
             for (name,) in self.ask("SELECT datname FROM pg_database WHERE datname LIKE %s", f"evalve_{run}%")
         ]
+
+
+@contextmanager
+def private_place() -> Iterator[Path]:
+    """Where a server can be that nobody else joins: its account may pass, wherever tests run."""
+    around = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    around.chmod(0o711)
+    yield around / "server"
+    shutil.rmtree(around, ignore_errors=True)
+
+
+@contextmanager
+def private_server() -> Iterator[tuple[Path, Admin]]:
+    """Other tests run beside these on the same machine, and count their own databases."""
+    with private_place() as place:
+        server = embedded.join(place)
+        yield place, Admin(server.port, server.password)
+        server.close()

@@ -12,7 +12,7 @@ import pytest
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql import embedded, lender
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
-from postgres_server import Admin
+from postgres_server import Admin, private_server
 
 SCHEMA = """\
 CREATE TYPE stage AS ENUM ('lead', 'customer');
@@ -33,10 +33,10 @@ INSERT INTO notes (client_id, body) SELECT id, 'first call' FROM clients WHERE n
 
 @pytest.fixture(scope="session")
 def admin() -> Iterator[Admin]:
-    server = embedded.join()
-    yield Admin(server.port, server.password)
-    lender.close_all()
-    server.close()
+    with private_server() as (place, asked), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "_folder", lambda install: place)
+        yield asked
+        lender.close_all()
 
 
 @pytest.fixture

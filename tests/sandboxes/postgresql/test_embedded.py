@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql import embedded
+from postgres_server import private_place
 
 JOINS = """
 import sys
@@ -34,10 +34,8 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become som
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A server of its own: these tests kill it."""
-    around = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    around.chmod(0o711)
-    yield around / "server"
-    shutil.rmtree(around, ignore_errors=True)
+    with private_place() as found:
+        yield found
 
 
 def process(place: Path, **options: Any) -> subprocess.Popen[str]:
