@@ -39,8 +39,15 @@ class Embedded:
 
     port: int
     password: str = field(repr=False)
+    _process: tuple[int, float]
+    """Its id, and when it started."""
     _use: int
     """The descriptor whose lock says that this process uses it."""
+
+    @property
+    def lives(self) -> bool:
+        pid, started_at = self._process
+        return is_same(started(pid), started_at)
 
     def close(self) -> None:
         os.close(self._use)
@@ -59,7 +66,8 @@ def join(place: Path | None = None) -> Embedded:
             continue
         try:
             server = _running(folder) or _started(folder, install)
-            return Embedded(server["port"], server["password"], use)
+            process = server["pid"], server["started"]
+            return Embedded(server["port"], server["password"], process, use)
         except BaseException:
             os.close(use)
             raise

@@ -20,7 +20,7 @@ import psycopg
 
 from evalve.callers import at_caller, caller
 from evalve.contracts import SampleContext
-from evalve.errors import DeclarationError, LenderError, OptionError
+from evalve.errors import DeclarationError, LenderError, OptionError, SampleTimeout
 from evalve.sandboxes.postgresql.database import Database
 from evalve.sandboxes.postgresql.pool import Returned, SlotPool
 from evalve.sandboxes.postgresql.servers import Server, parsed
@@ -75,7 +75,7 @@ class Postgres:
 
     async def run_begins(self, at_once: int | None = None) -> None:
         """Start the server, build the template and check that there is room, before anything is spent."""
-        await asyncio.to_thread(self._begin, at_once)
+        await asyncio.to_thread(self._begin, at_once if isinstance(at_once, int) else None)
 
     async def run_ends(self) -> str:
         """Drop everything, and say what the server then says is left."""
@@ -104,8 +104,8 @@ class Postgres:
             loan = _Loan(pool, slot, context, self._volatile)
             try:
                 yield loan.database
-            except BaseException:
-                await loan.give_back(has_raised=True)
+            except BaseException as error:
+                await loan.give_back(error)
                 raise
             await loan.give_back()
         finally:
@@ -189,8 +189,9 @@ class _Loan:
             slot.name, dsn, volatile=volatile, session=self._session, look=partial(tenancy.inside, slot.name)
         )
 
-    async def give_back(self, *, has_raised: bool = False) -> None:
-        """By the cheapest way that is sure."""
+    async def give_back(self, error: BaseException | None = None) -> None:
+        """By the cheapest way that is sure. After an error nobody knows what is still going on."""
+        has_raised = error is not None
         how: Literal["rolled back", "unused", "handed back", "dropped"] = "dropped"
         state: Returned = "dirty"
         wrong: list[str] | None = None
@@ -207,7 +208,8 @@ class _Loan:
             elif not is_used:
                 how, state = "unused", "clean"
         finally:
-            await self._close(keep=state == "clean", in_thread=has_raised)
+            goes_on = isinstance(error, SampleTimeout | asyncio.CancelledError)
+            await self._close(keep=state == "clean", in_thread=goes_on)
             self._context.lent["database"] = self._slot.name
             self._context.lent["reset"] = how
             if wrong:

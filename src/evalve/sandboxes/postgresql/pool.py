@@ -52,7 +52,7 @@ class SlotPool:
         self._built: tuple[int, Template] | None = None
         self._ready: deque[Slot] = deque()
         self._waiting: deque[Future[Slot]] = deque()
-        self._lent = 0
+        self._lent: dict[str, Slot] = {}
         self._in_work = 0
         """Slots that are being made, reset or dropped."""
         self._no_work = threading.Condition(self._lock)
@@ -92,7 +92,8 @@ class SlotPool:
     def give_back(self, slot: Slot, state: Returned) -> None:
         work: Callable[[Slot], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
         with self._lock:
-            self._lent -= 1
+            if self._lent.pop(slot.name, None) is None:
+                return  # it was dropped when the pool was closed
             self.counts.cloned += state == "dirty"
             if work is None and slot.generation == self.tenancy.generation and not self._is_closed:
                 self._offer(slot)
@@ -115,7 +116,9 @@ class SlotPool:
         """Drop everything. Who still waits is told."""
         with self._lock:
             self._is_closed = True
-            ready, self._ready = list(self._ready), deque()
+            # of samples that were left behind, databases are still lent
+            ready, self._ready = [*self._ready, *self._lent.values()], deque()
+            self._lent.clear()
             waiting, self._waiting = list(self._waiting), deque()
             self._in_work += len(ready)
         for asked in waiting:
@@ -130,7 +133,7 @@ class SlotPool:
     def _lend(self, slot: Slot, asked: Future[Slot]) -> bool:
         if not asked.set_running_or_notify_cancel():
             return False
-        self._lent += 1
+        self._lent[slot.name] = slot
         self.counts.lent += 1
         asked.set_result(slot)
         return True
@@ -144,9 +147,9 @@ class SlotPool:
     def _refill(self, ahead: int = 0) -> None:
         if self._is_closed:
             return
-        asked = self._lent + len(self._waiting)
+        asked = len(self._lent) + len(self._waiting)
         wanted = min(self.size, max(ahead, asked + max(1, asked // _SPARE_OF)))
-        there = self._lent + len(self._ready) + self._in_work
+        there = len(self._lent) + len(self._ready) + self._in_work
         for _ in range(wanted - there):
             self._in_work += 1
             self._submit(self._make, None)

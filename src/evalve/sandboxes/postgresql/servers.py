@@ -43,9 +43,9 @@ class Server:
         try:
             return self._connected(database, application)
         except psycopg.OperationalError as error:
-            if not self.is_embedded or database is not None:
+            if not self._has_died():
                 raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
-        self._leave()  # it has died: start another one
+        self._leave()  # and start another one
         try:
             return self._connected(database, application)
         except psycopg.OperationalError as error:
@@ -87,6 +87,10 @@ class Server:
             "user": "postgres",
             "password": there.password,
         }
+
+    def _has_died(self) -> bool:
+        with self._lock:
+            return self._embedded is not None and not self._embedded.lives
 
     def _leave(self) -> None:
         with self._lock:

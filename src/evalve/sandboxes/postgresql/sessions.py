@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.checksums import Parts, reset_and_check
@@ -95,7 +96,13 @@ class Session:
 
     def kept(self) -> KeptConnection | None:
         """For the next session: the connection that was used, or the one that was not."""
-        return self._kept if self.connection is None else KeptConnection(self.connection, self._loop)
+        if self.connection is None:
+            return self._kept
+        mine = KeptConnection(self.connection, self._loop)
+        if _is_as_opened(self.connection):
+            return mine
+        abandon(mine)
+        return None
 
     def abandon_kept(self) -> None:
         if self._kept is not None:
@@ -234,6 +241,18 @@ class Savepoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.end_call_async(has_failed=kind is not None)
+
+
+def _is_as_opened(connection: Own | OwnAsync) -> bool:
+    """Whether tools have left no settings of their own on the object."""
+    return (
+        connection.row_factory is tuple_row
+        and connection.cursor_factory in (psycopg.Cursor, psycopg.AsyncCursor)
+        and connection.prepare_threshold is None
+        and getattr(connection, "_adapters", None) is None
+        and not getattr(connection, "_notice_handlers", ())
+        and not getattr(connection, "_notify_handlers", ())
+    )
 
 
 def abandon(kept: KeptConnection) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
 import psycopg
+from psycopg.rows import tuple_row
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -19,7 +20,7 @@ def drive(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
     try:
         sql = next(steps)
         while True:
-            cursor = connection.execute(sql)
+            cursor = connection.cursor(row_factory=tuple_row).execute(sql)
             rows: Rows = []
             while True:
                 rows = cursor.fetchall() if cursor.description is not None else rows
@@ -34,7 +35,7 @@ async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T])
     try:
         sql = next(steps)
         while True:
-            cursor = await connection.execute(sql)
+            cursor = await connection.cursor(row_factory=tuple_row).execute(sql)
             rows: Rows = []
             while True:
                 rows = await cursor.fetchall() if cursor.description is not None else rows
