@@ -34,7 +34,7 @@ INSERT INTO notes (client_id, body) SELECT id, 'first call' FROM clients WHERE n
 @pytest.fixture(scope="session")
 def admin() -> Iterator[Admin]:
     with private_server() as (place, asked), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "_folder", lambda install: place)
+        patch.setattr(embedded, "_folder", lambda install: embedded._own(place))
         yield asked
         lender.close_all()
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+import psycopg
 import pytest
 
 import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import LenderError
+from evalve.sandboxes.postgresql import embedded
 from evalve.sandboxes.postgresql.lender import Postgres, close_all, postgres
-from postgres_server import Admin
+from postgres_server import Admin, private_place
 
 RUNS = """
 import asyncio, sys
@@ -122,6 +127,45 @@ def test_samples_whose_server_was_lost_run_again(
     assert "the server was lost" in str(next(iter(result)).history[0].error)
     close_all()
     assert admin.databases() == []
+
+
+def test_samples_whose_embedded_server_was_killed_run_again_on_another(
+    state: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_all()
+    tries: list[str] = []
+
+    @evalve.foreach("number", [1])
+    async def eval_killed(number: int, db: Any) -> bool:
+        tries.append(db.name)
+        if len(tries) == 1:
+            postmaster = psutil.Process(json.loads((place / "server.json").read_text())["pid"])
+            postmaster.kill()
+            psutil.wait_procs([postmaster])
+        with suppress(psycopg.OperationalError):  # as agents do, which go on whatever a tool answers
+            async with db.savepoint() as connection:
+                await connection.execute("DELETE FROM notes")
+        return len(tries) == 2
+
+    with private_place() as place:
+        monkeypatch.setattr(embedded, "_folder", lambda install: embedded._own(place))
+        result = evalve.run(eval_killed, db=postgres(*state), storage=f"sqlite:///{tmp_path}/db")
+        close_all()
+
+    [record] = result
+    assert (record.status, record.scores[0].value, record.tries) == ("done", True, 2)
+
+
+async def test_a_sample_that_was_left_behind_keeps_no_database(
+    lending: Callable[..., Postgres], context: Callable[[], SampleContext], admin: Admin
+) -> None:
+    lender = lending(size=1)
+    await lender.run_begins(1)
+    loan = lender.lend(context())
+    db = await loan.__aenter__()
+    assert (await lender.run_ends()).startswith("postgres: 0 databases, 0 connections left")
+    assert db.name not in admin.databases()
+    await loan.__aexit__(None, None, None)
 
 
 async def test_a_pool_that_closes_tells_who_waits(

@@ -14,6 +14,7 @@ import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import DeclarationError, LenderError
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
+from fake_surroundings import FakeSurroundings
 from postgres_server import Admin
 
 Lending = Callable[..., Postgres]
@@ -168,6 +169,36 @@ async def test_a_call_that_raises_is_undone_and_the_calls_before_it_stay(
             assert await names(connection) == ["Acme", "Globex", "Initech"]
             cursor = await connection.execute("SELECT count(*) FROM notes")
             assert await cursor.fetchone() == (1,)
+
+
+async def test_settings_that_a_tool_leaves_on_the_connection_are_gone_in_the_next_sample(
+    lending: Lending, context: Context
+) -> None:
+    lender = lending(size=1)
+    async with lender.lend(context()) as db, db.savepoint() as connection:
+        await connection.execute("PREPARE mine AS SELECT 1; SET statement_timeout = 1000; LISTEN everything")
+        await connection.execute("SELECT pg_advisory_lock(1)")
+        connection.row_factory = psycopg.rows.dict_row
+    async with lender.lend(context()) as db, db.savepoint() as connection:
+        cursor = await connection.execute("SHOW statement_timeout")
+        assert await cursor.fetchone() == ("30s",)
+        cursor = await connection.execute(
+            "SELECT (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_locks"
+            " WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database"
+            " WHERE datname = current_database()))"
+        )
+        assert await cursor.fetchone() == (0, 0)
+
+
+async def test_waiting_for_a_database_is_parked(lending: Lending, context: Context) -> None:
+    lender = lending(size=1)
+    waits = context()
+    waits.surroundings = surroundings = FakeSurroundings()
+    async with lender.lend(context()):
+        waiting = asyncio.create_task(_name(lender, waits))
+        await asyncio.sleep(0)  # until it waits
+    await waiting
+    assert surroundings.waits == [("parked", "database")]
 
 
 async def test_parallel_calls_take_turns(lending: Lending, context: Context) -> None:

@@ -30,6 +30,7 @@ _LOG_BYTES = 1_000_000
 _SETTINGS = {
     "autovacuum": "off",
     "checkpoint_timeout": "1h",
+    "dynamic_shared_memory_type": "mmap",
     "fsync": "off",
     "full_page_writes": "off",
     "jit": "off",
@@ -45,7 +46,7 @@ _SETTINGS = {
     "wal_level": "minimal",
 }
 """Nothing in it is worth a wait for the disk. Dropping a database scans the shared buffers, so they are few.
-No statement is logged: one may have a password in it."""
+No statement is logged: one may have a password in it. Shared memory is in the folder, and goes with it."""
 
 
 def main() -> None:
@@ -141,10 +142,19 @@ class _Cluster:
         self._server.wait()
 
     def remove(self) -> None:
+        self._remove_shared_memory()
         for name in ("data", "install"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         for name in ("server.json", "log"):
             (self._folder / name).unlink(missing_ok=True)
+
+    def _remove_shared_memory(self) -> None:
+        """What a server that was killed has left in the kernel: its number is in the seventh line."""
+        try:
+            segment = int((self._data / "postmaster.pid").read_text().splitlines()[6].split()[1])
+            ctypes.CDLL(None).shmctl(segment, 0, None)  # IPC_RMID
+        except (OSError, ValueError, IndexError, AttributeError):
+            pass  # it has ended as it should, and has removed both itself
 
     def _started(self, port: int) -> str:
         """What it said if it did not start."""
