@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -40,20 +40,21 @@ class Server:
 
     def connect(self, database: str | None = None, *, application: str) -> Connection:
         """As administrator, every statement for itself; without `database`, to the one for administration."""
+        there = self._joined()
         try:
-            return self._connected(database, application)
+            return self._connected(there, database, application)
         except psycopg.OperationalError as error:
-            if not self._has_died():
+            if there.embedded is None or there.embedded.lives:
                 raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
-        self._leave()  # and start another one
+        self._leave(there.embedded)  # it has died: start another one
         try:
-            return self._connected(database, application)
+            return self._connected(self._joined(), database, application)
         except psycopg.OperationalError as error:
             raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
 
     def dsn(self, role: str, password: str, database: str, application: str) -> str:
         """An address for whoever may use the database, in any language."""
-        address = self._joined()
+        address = self._joined().address
         others = {name: str(value) for name, value in address.items() if name not in _OURS}
         host, port = others.pop("host", "localhost"), others.pop("port", "5432")
         if host.startswith("/"):
@@ -65,38 +66,41 @@ class Server:
         return f"postgresql://{role}:{password}@{place}/{database}?{query}"
 
     def close(self) -> None:
-        self._leave()
+        with self._lock:
+            there = self._embedded
+        if there is not None:
+            self._leave(there)
 
-    def _connected(self, database: str | None, application: str) -> Connection:
-        address = dict(self._joined())
+    def _connected(self, there: _Place, database: str | None, application: str) -> Connection:
+        address = dict(there.address)
         address["dbname"] = database or address.get("dbname") or "postgres"
         address.setdefault("connect_timeout", CONNECTS_WITHIN_S)
         address["application_name"] = application
         return psycopg.connect(**address, autocommit=True, prepare_threshold=None)
 
-    def _joined(self) -> dict[str, Any]:
+    def _joined(self) -> _Place:
         if not self.is_embedded:
-            return self._address
+            return _Place(self._address, None)
         with self._lock:
             if self._embedded is None:
                 self._embedded = embedded.join()
             there = self._embedded
-        return {
-            "host": "127.0.0.1",
-            "port": there.port,
-            "user": "postgres",
-            "password": there.password,
-        }
+        at = {"host": "127.0.0.1", "port": there.port, "user": "postgres", "password": there.password}
+        return _Place(at, there)
 
-    def _has_died(self) -> bool:
+    def _leave(self, there: embedded.Embedded) -> None:
+        """Unless another thread has: then there is another one already."""
         with self._lock:
-            return self._embedded is not None and not self._embedded.lives
-
-    def _leave(self) -> None:
-        with self._lock:
-            if self._embedded is not None:
-                self._embedded.close()
+            if self._embedded is there:
+                there.close()
                 self._embedded = None
+
+
+class _Place(NamedTuple):
+    """Where the server is now."""
+
+    address: dict[str, Any]
+    embedded: embedded.Embedded | None
 
 
 def parsed(url: str) -> dict[str, Any]:
