@@ -158,10 +158,11 @@ class SlotPool:
 
     def _submit(self, work: Callable[[Slot], None] | Callable[[None], None], slot: Slot | None) -> None:
         def done() -> None:
+            generation = self.tenancy.generation
             try:
                 work(slot)  # type: ignore[arg-type]
             except Exception as error:  # the boundary of a maker: whoever waits for a slot is told
-                self._work_failed(slot, error)
+                self._work_failed(slot, error, generation)
 
         try:
             self.tenancy.makers.submit(done)
@@ -234,10 +235,9 @@ class SlotPool:
                 self._refill()
             self._no_work.notify_all()
 
-    def _work_failed(self, slot: Slot | None, error: Exception) -> None:
-        is_lost = isinstance(error, psycopg.OperationalError | LenderError) and self.tenancy.is_lost(
-            self.tenancy.generation
-        )
+    def _work_failed(self, slot: Slot | None, error: Exception, generation: int) -> None:
+        """Where the server was lost since then, it is tried again."""
+        is_lost = isinstance(error, psycopg.Error | LenderError) and self.tenancy.is_lost(generation)
         if slot is not None and not is_lost:
             _LOG.warning("database %s could not be reset or dropped: %s", slot.name, _brief(error))
         if slot is not None:
