@@ -107,9 +107,9 @@ async def test_too_few_connections_are_told_before_anything_runs(
 
     with pytest.raises(
         OptionError,
-        match=r"the embedded PostgreSQL has too few connections: 90 databases with 5 each, and 5 of"
+        match=r"the embedded PostgreSQL has too few connections: 90 databases with 5 each, and 7 of"
         r" evalve's own,"
-        r" are 455, and \d+ are free \(max_connections is 400; 3 are kept for superusers, \d+ are in use by"
+        r" are 457, and \d+ are free \(max_connections is 400; 3 are kept for superusers, \d+ are in use by"
         r" others.*\); lower size= or connections=, or raise max_connections",
     ):
         await eval_never(storage=f"sqlite:///{tmp_path}/db")
@@ -122,7 +122,7 @@ async def test_what_other_runs_may_use_is_not_given_away_twice(
     lender = lending(size=60)
     await lender.run_begins(1)
     other = postgres(*state, url=admin.url, size=60)
-    with pytest.raises(OptionError, match="305 are promised to other runs of evalve"):
+    with pytest.raises(OptionError, match="307 are promised to other runs of evalve"):
         await other.run_begins(1)
     await lender.run_ends()
 

@@ -118,6 +118,13 @@ def run(connection: Connection, statement: str, parameters: Any = None) -> psyco
     return connection.execute(statement, parameters)
 
 
+def one(connection: Connection, statement: str, parameters: object = None) -> tuple[Any, ...]:
+    """The one row of an answer."""
+    row: tuple[Any, ...] | None = run(connection, statement, parameters).fetchone()
+    assert row is not None
+    return row
+
+
 def closed(connection: Connection) -> None:
     with suppress(psycopg.Error):
         connection.close()

@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 
 from evalve.clock import utc_text
 from evalve.errors import LenderError, OptionError
 from evalve.processes import here, host_of
-from evalve.sandboxes.postgresql.servers import Connection, Server, closed, run
+from evalve.sandboxes.postgresql.room import OURS, Room, room_on
+from evalve.sandboxes.postgresql.servers import Connection, Server, closed, one, run
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,15 +29,14 @@ OF_RUNS, OF_TEMPLATES, OF_BUILDERS = 0x65766C01, 0x65766C02, 0x65766C03
 """What the locks are about: the first of their two numbers."""
 MAKERS = 2
 """How many databases are made or dropped at once."""
-OWN_CONNECTIONS = MAKERS + 3
-"""The one that holds the locks, two for each maker's two databases, and one for whoever looks into one."""
+LOOKERS = 2
+"""How many fingerprints are read at once, beside what samples read over connections of their own."""
+OWN_CONNECTIONS = 1 + 2 * MAKERS + LOOKERS
+"""The one that holds the locks; and two for each maker, one to administrate, one to look into a database."""
 SUPPORTED_FROM = 14
 """The first version that waits for connections which it ends."""
 _LOCK_MS = 1000
 """How long whoever looks into a database waits for an agent that has locked a table."""
-_OURS = re.compile(r"^evalve_(?:(?P<run>[0-9a-f]{8})_\d+|t_(?P<template>[0-9a-f]{8}))$")
-_OUR_APPLICATION = re.compile(r"^evalve (?P<run>[0-9a-f]{8})\b")
-_RESERVES = re.compile(_OUR_APPLICATION.pattern + r" reserves (?P<number>\d+)$")
 
 
 class Tenancy:
@@ -57,6 +55,7 @@ class Tenancy:
         self._keeper: Connection | None = None
         self._idle: list[Connection] = []
         self._reserved = 0
+        self._looking = threading.BoundedSemaphore(LOOKERS)
         self._numbers = 0
         self.is_superuser = False
         self.version = 0
@@ -74,7 +73,7 @@ class Tenancy:
                     f"{self.server.shown} has version {self.version // 10_000}; "
                     f"{SUPPORTED_FROM} or newer is needed"
                 )
-            (self.is_superuser, may_make) = _one(
+            (self.is_superuser, may_make) = one(
                 keeper,
                 "SELECT rolsuper, rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles"
                 " WHERE rolname = current_user",
@@ -137,6 +136,12 @@ class Tenancy:
         finally:
             closed(connection)
 
+    @contextmanager
+    def look(self, database: str) -> Iterator[Connection]:
+        """The same for whoever reads a fingerprint; others wait."""
+        with self._looking, self.inside(database) as connection:
+            yield connection
+
     # -- whether the server is still the one that it was
 
     def is_lost(self, generation: int) -> bool:
@@ -176,24 +181,7 @@ class Tenancy:
 
     def room(self) -> Room:
         """How many connections there are for this run."""
-        keeper = self.keeper
-        (most,) = _one(keeper, "SELECT current_setting('max_connections')::int")
-        (reserved,) = _one(
-            keeper,
-            "SELECT coalesce(sum(setting::int), 0) FROM pg_settings WHERE name IN"
-            " ('superuser_reserved_connections', 'reserved_connections')",
-        )
-        seen = run(
-            keeper,
-            "SELECT coalesce(application_name, ''), coalesce(datname, '') FROM pg_stat_activity"
-            " WHERE backend_type = 'client backend'",
-        ).fetchall()
-        runs = {
-            told["run"]: int(told["number"]) for told in (_RESERVES.match(name) for name, _ in seen) if told
-        }
-        others = sum(1 for name, database in seen if _run_of(name, database) not in {self.run, *runs})
-        promised = sum(number for of_run, number in runs.items() if of_run != self.run)
-        return Room(int(most), int(reserved), others, promised, self._reserved)
+        return room_on(self.keeper, self.run, self._reserved)
 
     # -- what is left
 
@@ -201,8 +189,8 @@ class Tenancy:
         """Databases of this run that nobody uses now, and connections to them: what the server says."""
         keeper, ours, used = self.keeper, f"evalve_{self.run}_%", list(self.in_use)
         counted = "SELECT count(*) FROM {view} WHERE {column} LIKE %s AND NOT {column} = ANY (%s)"
-        (databases,) = _one(keeper, counted.format(view="pg_database", column="datname"), (ours, used))
-        (connections,) = _one(keeper, counted.format(view="pg_stat_activity", column="usename"), (ours, used))
+        (databases,) = one(keeper, counted.format(view="pg_database", column="datname"), (ours, used))
+        (connections,) = one(keeper, counted.format(view="pg_stat_activity", column="usename"), (ours, used))
         return int(databases), int(connections)
 
     def close(self) -> None:
@@ -229,7 +217,7 @@ class Tenancy:
         for kind, which in sorted({(kind, which) for _, kind, which in found}):  # copies before templates
             if which == self.run or self._is_held(keeper, kind, which):
                 continue
-            if not _one(keeper, "SELECT pg_try_advisory_lock(%s, %s)", (kind, signed(which)))[0]:
+            if not one(keeper, "SELECT pg_try_advisory_lock(%s, %s)", (kind, signed(which)))[0]:
                 continue
             names = [name for name, *of in found if of == [kind, which]]
             try:
@@ -242,7 +230,7 @@ class Tenancy:
 
     def _is_held(self, keeper: Connection, kind: int, which: str) -> bool:
         return bool(
-            _one(
+            one(
                 keeper,
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
                 " AND classid = %s::bigint AND objid = %s::bigint",
@@ -251,22 +239,10 @@ class Tenancy:
         )
 
 
-class Room:
-    """A server's connections, and whose they are."""
-
-    def __init__(self, most: int, reserved: int, others: int, promised: int, own: int) -> None:
-        self.free = most - reserved - others - promised - own
-        self.words = (
-            f"max_connections is {most}; {reserved} are kept for superusers, {others} are in use by others"
-            + (f", {promised} are promised to other runs of evalve" if promised else "")
-            + (f", {own} to other evaluations of this one" if own else "")
-        )
-
-
 def drop_all(connection: Connection, names: list[str]) -> None:
     """Databases and the roles of the same names, whoever is connected."""
     for name in names:
-        (is_template,) = _one(
+        (is_template,) = one(
             connection,
             "SELECT coalesce(bool_or(datistemplate), false) FROM pg_database WHERE datname = %s",
             (name,),
@@ -275,12 +251,6 @@ def drop_all(connection: Connection, names: list[str]) -> None:
             run(connection, f'ALTER DATABASE "{name}" IS_TEMPLATE false')
         run(connection, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
         run(connection, f'DROP ROLE IF EXISTS "{name}"')
-
-
-def _run_of(application: str, database: str) -> str | None:
-    """Whose a connection is: evalve's own are known by their name, those of agents by where they are."""
-    found = _OURS.match(database) or _OUR_APPLICATION.match(application)
-    return None if found is None else found["run"]
 
 
 def signed(hex8: str) -> int:
@@ -296,17 +266,11 @@ def _all_ours(connection: Connection) -> list[tuple[str, int, str]]:
         "SELECT datname FROM pg_database WHERE datname LIKE 'evalve\\_%' UNION"
         " SELECT rolname FROM pg_roles WHERE rolname LIKE 'evalve\\_%'",
     )
-    matches = [match for match in (_OURS.match(name) for (name,) in rows) if match is not None]
+    matches = [match for match in (OURS.match(name) for (name,) in rows) if match is not None]
     return [
         (match[0], OF_RUNS if match["run"] else OF_TEMPLATES, match["run"] or match["template"])
         for match in matches
     ]
-
-
-def _one(connection: Connection, statement: str, parameters: object = None) -> tuple[Any, ...]:
-    row: tuple[Any, ...] | None = run(connection, statement, parameters).fetchone()
-    assert row is not None
-    return row
 
 
 def _brief(error: BaseException) -> str:
