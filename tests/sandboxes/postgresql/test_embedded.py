@@ -183,6 +183,14 @@ def test_a_user_who_is_not_root_starts_one_too(place: Path) -> None:
     assert told.stdout == "65534 0o700\n", told.stderr
 
 
+def test_where_memory_has_no_room_data_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(embedded, "_ROOM_BYTES", 10**18)
+    assert embedded._folder(Path("/elsewhere")).parent == tmp_path
+
+
 def test_a_server_that_cannot_start_says_why(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "MAX_CONNECTIONS", 10_000_000)
     with pytest.raises(LenderError, match=r"did not start in .*: PostgreSQL did not start"):

@@ -301,6 +301,16 @@ def test_sync_code_uses_the_same_names(lending: Lending, context: Context) -> No
     asyncio.run(lend())
 
 
+async def test_async_code_sees_what_its_tools_did_in_threads(lending: Lending, context: Context) -> None:
+    def tool(db: Any) -> None:
+        with db.savepoint() as connection:
+            connection.execute("DELETE FROM notes")
+
+    async with lending().lend(context()) as db:
+        await asyncio.to_thread(tool, db)
+        assert await db.diff({"notes": []}) == ""
+
+
 # -- evaluations
 
 

@@ -138,3 +138,26 @@ async def test_nobody_sees_a_password(
         assert password not in f"{db!r} {db.dsn!r} {vars(lender)!r}"
         assert f"{db.dsn}" == str(db.dsn)  # whoever hands it to a program hands over the password
     assert password not in f"{told.lent} {caplog.text}"
+
+
+async def test_the_password_of_the_server_is_not_shown_either(state: tuple[Path, Path], admin: Admin) -> None:
+    lender = postgres(*state, url=admin.url, size=1)
+    await lender.run_begins(1)
+    server = tenancy_at(admin.url).server
+    password = admin.url.partition("@")[0].rpartition(":")[2]
+    assert password not in f"{vars(lender)!r} {vars(server)!r} {server.shown}"
+    await lender.run_ends()
+
+
+async def test_a_transaction_of_evalves_own_may_stand_idle_while_a_model_is_asked(
+    lending: Lending, context: Context
+) -> None:
+    async def idle_timeout(connection: psycopg.AsyncConnection[tuple[str]]) -> tuple[str] | None:
+        cursor = await connection.execute("SHOW idle_in_transaction_session_timeout")
+        return await cursor.fetchone()
+
+    async with lending().lend(context()) as db:
+        async with db.savepoint() as connection:
+            assert await idle_timeout(connection) == ("0",)
+        async with db.connect() as connection:
+            assert await idle_timeout(connection) == ("10min",)

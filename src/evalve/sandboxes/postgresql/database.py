@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint
 from evalve.sandboxes.postgresql.sessions import OwnAsync, Savepoint, Session
 from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, ending_connections_of
@@ -78,10 +79,7 @@ class Database:
         """Its state now: a `Fingerprint`; in async code, `await` it."""
         if _is_loop_running():
             return self._fingerprint_async()
-        if self._session.is_open:
-            assert isinstance(self._session.connection, psycopg.Connection)
-            return drive(self._session.connection, self._reading())
-        return self._fingerprint_outside()
+        return self._fingerprint_in_thread()
 
     def diff(self, expected: Fingerprint | Mapping[str, Any]) -> Any:
         """How it differs from an expected state, in words; empty where it does not. Async code awaits it.
@@ -118,7 +116,14 @@ class Database:
     async def _fingerprint_async(self) -> Fingerprint:
         if self._session.is_open and isinstance(self._session.connection, OwnAsync):
             return await drive_async(self._session.connection, self._reading())
-        return await asyncio.to_thread(self._fingerprint_outside)
+        return await asyncio.to_thread(self._fingerprint_in_thread)
+
+    def _fingerprint_in_thread(self) -> Fingerprint:
+        if not self._session.is_open:
+            return self._fingerprint_outside()
+        if not isinstance(self._session.connection, psycopg.Connection):
+            raise LenderError("tool calls of this sample were async: `await db.fingerprint()` where they are")
+        return drive(self._session.connection, self._reading())
 
     def _fingerprint_outside(self) -> Fingerprint:
         """What has been committed, over a connection that the function's own limit does not count.

@@ -25,6 +25,7 @@ from evalve.sandboxes.postgresql.servers import Server, parsed
 from evalve.sandboxes.postgresql.slots import Slot, Walls
 from evalve.sandboxes.postgresql.templates import Script, digest_of, read_script
 from evalve.sandboxes.postgresql.tenancy import OWN_CONNECTIONS, Tenancy
+from evalve.secrecy import discreet
 
 WAITS_FOR_DATABASE = "database"
 """Why a sample waits (`Tally.waiting`) while others have all databases."""
@@ -50,7 +51,7 @@ class Postgres:
             raise DeclarationError(f"size= is a whole number, 1 or more; got {size!r}")
         if url is not None:
             parsed(url)
-        self._url = url
+        self._url = discreet(url)
         self._size = size
         self._walls = walls or Walls()
         self._volatile = tuple(volatile)

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from evalve.errors import DeclarationError, LenderError
 from evalve.sandboxes.postgresql import embedded
-from evalve.secrecy import without_credentials
+from evalve.secrecy import discreet, secret, without_credentials
 
 Connection = psycopg.Connection[Any]
 
@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, url: str | None) -> None:
         self.is_embedded = url is None
-        self._url = url
+        self._url = discreet(url)
         self._address = {} if url is None else parsed(url)
         self._lock = threading.Lock()
         self._embedded: embedded.Embedded | None = None
@@ -85,7 +85,7 @@ class Server:
             if self._embedded is None:
                 self._embedded = embedded.join()
             there = self._embedded
-        at = {"host": "127.0.0.1", "port": there.port, "user": "postgres", "password": there.password}
+        at = {"host": "127.0.0.1", "port": there.port, "user": "postgres", "password": secret(there.password)}
         return _Place(at, there)
 
     def _leave(self, there: embedded.Embedded) -> None:
@@ -105,12 +105,13 @@ class _Place(NamedTuple):
 
 def parsed(url: str) -> dict[str, Any]:
     try:
-        return dict(conninfo_to_dict(url))
+        found = dict(conninfo_to_dict(url))
     except psycopg.ProgrammingError as error:
         raise DeclarationError(
             f"url={without_credentials(url)!r} is not an address of a PostgreSQL server, as in "
             f"postgresql://user:password@host:5432/postgres: {without_credentials(str(error)).strip()}"
         ) from None
+    return {name: secret(value) if name == "password" else value for name, value in found.items()}
 
 
 def run(connection: Connection, statement: str, parameters: Any = None) -> psycopg.Cursor[Any]:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _SAVEPOINT = "evalve_call"
 _MARK = "evalve.transaction"
+_IDLE = "idle_in_transaction_session_timeout"
 
 
 class _Kept:
@@ -184,7 +185,8 @@ class Session:
     def _beginning(self) -> Steps[None]:
         assert self.connection is not None
         if not self.is_open or self._status() is TransactionStatus.IDLE:
-            yield f"BEGIN; SET LOCAL {_MARK} = '{self._mark}'"
+            # it stands idle through every call to a model, however long limits hold that back
+            yield f"BEGIN; SET LOCAL {_MARK} = '{self._mark}'; SET LOCAL {_IDLE} = 0"
             self.is_open = True
         yield f"SAVEPOINT {_SAVEPOINT}"
         self.connection.is_lent = True
