@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,14 @@ class Admin:
         ]
 
 
+_JOIN = embedded.join
+
+
+def joining(place: Path) -> Callable[..., embedded.Embedded]:
+    """In place of `embedded.join`: whoever does not say where joins the server there."""
+    return lambda asked=None: _JOIN(asked or place)
+
+
 @contextmanager
 def private_place() -> Iterator[Path]:
     """Where a server can be that nobody else joins: its account may pass, wherever tests run."""
@@ -45,6 +53,6 @@ def private_place() -> Iterator[Path]:
 def private_server() -> Iterator[tuple[Path, Admin]]:
     """Other tests run beside these on the same machine, and count their own databases."""
     with private_place() as place:
-        server = embedded.join(place)
+        server = _JOIN(place)
         yield place, Admin(server.port, server.password)
         server.close()

@@ -9,6 +9,7 @@ import pytest
 from evalve.errors import OptionError
 from evalve.experiments.configuration import read_configuration
 from evalve.experiments.sandboxes import postgres_of_project
+from evalve.experiments.validation import validated
 
 
 @pytest.fixture
@@ -50,6 +51,14 @@ def test_mistakes_are_told_with_their_lines(folder: Path, text: str, message: st
     with pytest.raises(OptionError, match=message) as told:
         read_configuration(folder)
     assert "pw" not in str(told.value)
+
+
+def test_validating_names_files_that_are_not_there(folder: Path) -> None:
+    (folder / "evalve.yaml").write_text("sandboxes:\n  postgres:\n    schema: schema.sql\n    seed: no.sql\n")
+    report = validated(folder)
+    assert [str(one) for one in report.errors] == [
+        f"{folder}/evalve.yaml:4: sandboxes.postgres: seed: there is no file 'no.sql'"
+    ]
 
 
 def test_a_variable_that_is_not_set_is_told(folder: Path) -> None:

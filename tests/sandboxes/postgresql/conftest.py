@@ -12,7 +12,7 @@ import pytest
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql import embedded, lender
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
-from postgres_server import Admin, private_server
+from postgres_server import Admin, joining, private_server
 
 SCHEMA = """\
 CREATE TYPE stage AS ENUM ('lead', 'customer');
@@ -34,7 +34,7 @@ INSERT INTO notes (client_id, body) SELECT id, 'first call' FROM clients WHERE n
 @pytest.fixture(scope="session")
 def admin() -> Iterator[Admin]:
     with private_server() as (place, asked), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "_folder", lambda install: embedded._own(place))
+        patch.setattr(embedded, "join", joining(place))
         yield asked
         lender.close_all()
 

@@ -19,7 +19,7 @@ from evalve.contracts import SampleContext
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql import embedded
 from evalve.sandboxes.postgresql.lender import Postgres, close_all, postgres
-from postgres_server import Admin, private_place
+from postgres_server import Admin, joining, private_place
 
 RUNS = """
 import asyncio, sys
@@ -148,7 +148,7 @@ def test_samples_whose_embedded_server_was_killed_run_again_on_another(
         return len(tries) == 2
 
     with private_place() as place:
-        monkeypatch.setattr(embedded, "_folder", lambda install: embedded._own(place))
+        monkeypatch.setattr(embedded, "join", joining(place))
         result = evalve.run(eval_killed, db=postgres(*state), storage=f"sqlite:///{tmp_path}/db")
         close_all()
 

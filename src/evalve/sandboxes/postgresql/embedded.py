@@ -165,7 +165,6 @@ def _started(folder: Path, install: Path) -> dict[str, Any]:
         keeper.stdin.close()
         said = keeper.stdout.readline()
         keeper.stdout.close()
-        keeper.returncode = 0  # it outlives us: nobody waits for it
     answer = json.loads(said or b'{"error": "the process that starts it died"}')
     if "error" in answer:
         raise LenderError(f"the embedded PostgreSQL did not start in {folder}: {answer['error']}")

@@ -51,6 +51,8 @@ No statement is logged: one may have a password in it. Shared memory is in the f
 
 def main() -> None:
     asked = json.loads(sys.stdin.readline())
+    if os.fork():
+        os._exit(0)  # so that it is nobody's child, and whoever started it need not wait for its end
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folder = Path(asked["folder"])
