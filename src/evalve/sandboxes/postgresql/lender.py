@@ -144,8 +144,8 @@ class Postgres:
 
     def _end(self) -> str:
         with self._lock:
-            self._users -= 1
-            if self._users > 0 or self._pool is None:
+            self._users = max(0, self._users - 1)
+            if self._users or self._pool is None:
                 return ""
             pool, self._pool = self._pool, None
         pool.close()

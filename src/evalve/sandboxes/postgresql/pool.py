@@ -22,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 Returned = Literal["clean", "held", "dirty"]
 """In what state a slot comes back: proven to be as it was; used by somebody who could write; or changed."""
+_CLOSED = "the run is over, and its databases are dropped"
 _SPARE_OF = 4
 """One slot is kept ready ahead for this many that are lent."""
 
@@ -78,6 +79,9 @@ class SlotPool:
         """A slot, now or when there is one. Who does not wait any more cancels it."""
         asked: Future[Slot] = Future()
         with self._lock:
+            if self._is_closed:
+                _fail(asked, LenderError(_CLOSED))
+                return asked
             while self._ready:
                 slot = self._ready.popleft()
                 if slot.generation == self.tenancy.generation:
@@ -122,7 +126,7 @@ class SlotPool:
             waiting, self._waiting = list(self._waiting), deque()
             self._in_work += len(ready)
         for asked in waiting:
-            _fail(asked, LenderError("the pool of databases is closed"))
+            _fail(asked, LenderError(_CLOSED))
         for slot in ready:
             self._submit(self._replace, slot)
         with self._no_work:

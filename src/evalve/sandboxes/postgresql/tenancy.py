@@ -87,6 +87,7 @@ class Tenancy:
             run(keeper, "SET idle_session_timeout = 0")
             run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_RUNS, signed(self.run)))
             self._keeper = keeper
+            self.reserve(0)  # told again, where the server was lost
             drop_all(keeper, self._names_of(keeper, self.run))  # of before the server was lost
             self._remove_orphans(keeper)
 
@@ -195,18 +196,22 @@ class Tenancy:
 
     def close(self) -> None:
         """Drop what is left of the run, and the templates that nobody else uses."""
+        if os.getpid() != self._pid:
+            return  # a forked child: it is the parent's
         self.makers.shutdown(wait=True, cancel_futures=True)
         with self._lock:
-            if os.getpid() != self._pid or self._keeper is None:
-                return
-            try:
-                drop_all(self._keeper, self._names_of(self._keeper, self.run))
-                run(self._keeper, "SELECT pg_advisory_unlock_all()")
-                self._remove_orphans(self._keeper)
-            except (psycopg.Error, LenderError) as error:
-                _LOG.warning("%s could not be left clean: %s", self.server.shown, _brief(error))
+            if self._keeper is not None:
+                self._leave_clean(self._keeper)
             self._forget()
             self.server.close()
+
+    def _leave_clean(self, keeper: Connection) -> None:
+        try:
+            drop_all(keeper, self._names_of(keeper, self.run))
+            run(keeper, "SELECT pg_advisory_unlock_all()")
+            self._remove_orphans(keeper)
+        except (psycopg.Error, LenderError) as error:
+            _LOG.warning("%s could not be left clean: %s", self.server.shown, _brief(error))
 
     def _names_of(self, connection: Connection, of_run: str) -> list[str]:
         return [name for name, _, which in _all_ours(connection) if which == of_run]
