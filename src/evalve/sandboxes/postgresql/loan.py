@@ -75,7 +75,7 @@ class Loan:
             )
 
     async def _rolled_back(self) -> list[str] | None:
-        steps = self._session.end(self._pool.template().parts)
+        steps = self._session.end(self._slot.parts)
         connection = self._session.connection
         try:
             if isinstance(connection, OwnAsync):

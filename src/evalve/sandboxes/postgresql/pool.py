@@ -178,7 +178,7 @@ class SlotPool:
         for is_last in (False, True):
             slot = slots.make_slot(self.tenancy, template, self.walls)
             self.tenancy.in_use.add(slot.name)
-            wrong = slots.wrong_with(self.tenancy, template, slot)
+            wrong = slots.wrong_with(self.tenancy, slot)
             if not wrong:
                 break
             self.counts.quarantined += 1
@@ -208,9 +208,7 @@ class SlotPool:
     def _restore(self, slot: Slot) -> None:
         """Of a slot that somebody held: the same again where it is proven that nothing changed."""
         slots.disconnect_all(self.tenancy, slot)
-        if slot.generation != self.tenancy.generation or slots.wrong_with(
-            self.tenancy, self.template(), slot
-        ):
+        if slot.generation != self.tenancy.generation or slots.wrong_with(self.tenancy, slot):
             self.counts.cloned += 1
             self._replace(slot)
             return

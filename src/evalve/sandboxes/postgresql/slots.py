@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from evalve.errors import LenderError
-from evalve.sandboxes.postgresql.checksums import checksum, differences
+from evalve.sandboxes.postgresql.checksums import Parts, checksum, differences
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
 from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
@@ -44,6 +44,8 @@ class Slot:
 
     name: str
     generation: int
+    parts: Parts
+    """What it is made of, and must be made of again."""
     settings: str
     """Of its role, as they were made."""
     password: str = field(repr=False, default="")
@@ -68,20 +70,20 @@ def make_slot(tenancy: Tenancy, template: Template, walls: Walls) -> Slot:
             # nobody but a superuser may connect until the walls are up
             run(admin, f'CREATE DATABASE "{name}" TEMPLATE "{template.name}" CONNECTION LIMIT 0{strategy}')
             run(admin, "; ".join(_wall_statements(name, walls, tenancy)))
-            slot = Slot(name, generation, _settings(admin, name), password)
+            slot = Slot(name, generation, template.parts, _settings(admin, name), password)
         except BaseException:
             _drop_quietly(tenancy, name)
             raise
     return slot
 
 
-def wrong_with(tenancy: Tenancy, template: Template, slot: Slot) -> list[str]:
+def wrong_with(tenancy: Tenancy, slot: Slot) -> list[str]:
     """How its content differs from the template's, in words."""
     with tenancy.admin() as admin:
         if _settings(admin, slot.name) != slot.settings:
             return ["settings of its role differ"]
     with tenancy.inside(slot.name) as connection:
-        return differences(template.parts, drive(connection, checksum()))
+        return differences(slot.parts, drive(connection, checksum()))
 
 
 def disconnect_all(tenancy: Tenancy, slot: Slot) -> None:
