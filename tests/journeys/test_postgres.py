@@ -69,13 +69,6 @@ def test_workers_of_xdist_share_a_server(crm: Project, admin: Admin) -> None:
     assert admin.databases() == []
 
 
-def test_worker_processes_connect_by_themselves(crm: Project, admin: Admin) -> None:
-    ended = crm.pytest("--engine", "processes", "-k", "reads", PG_URL=admin.url)
-
-    assert ended.outcomes == {"passed": 1, "deselected": 1}
-    assert admin.databases() == []
-
-
 def test_after_kill_9_the_next_run_drops_what_was_left_and_goes_on(crm: Project, admin: Admin) -> None:
     with crm.started(
         "-m", "pytest", "-k", "writes", "--experiment", "crm", HANGS="1", PG_URL=admin.url

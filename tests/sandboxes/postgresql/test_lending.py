@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,20 @@ def test_sync_code_uses_the_same_names(lending: Lending, context: Context) -> No
             await asyncio.to_thread(work, db)
 
     asyncio.run(lend())
+
+
+async def test_in_another_process_it_connects_by_itself_and_counts_as_held(
+    lending: Lending, context: Context
+) -> None:
+    def work(there: Any) -> None:
+        with there.connect() as connection:
+            connection.execute("DELETE FROM notes")
+        assert there.diff({"notes": []}) == ""
+
+    told = context()
+    async with lending(size=1).lend(told) as db:
+        await asyncio.to_thread(work, pickle.loads(pickle.dumps(db)))
+    assert told.lent["reset"] == "handed back"
 
 
 async def test_async_code_sees_what_its_tools_did_in_threads(lending: Lending, context: Context) -> None:
