@@ -18,11 +18,11 @@ from typing import Any
 from evalve.callers import at_caller, caller
 from evalve.contracts import SampleContext
 from evalve.errors import DeclarationError, LenderError, OptionError
+from evalve.sandboxes.postgresql.copies import Copy, Walls
 from evalve.sandboxes.postgresql.database import Database
 from evalve.sandboxes.postgresql.loan import Loan
-from evalve.sandboxes.postgresql.pool import SlotPool
+from evalve.sandboxes.postgresql.pool import CopyPool
 from evalve.sandboxes.postgresql.servers import Server, parsed
-from evalve.sandboxes.postgresql.slots import Slot, Walls
 from evalve.sandboxes.postgresql.templates import Script, digest_of, read_script
 from evalve.sandboxes.postgresql.tenancy import OWN_CONNECTIONS, Tenancy
 from evalve.secrecy import discreet
@@ -57,7 +57,7 @@ class Postgres:
         self._volatile = tuple(volatile)
         self._scripts = tuple(_script(path, folder) for path in (schema, seed) if path is not None)
         self._lock = threading.Lock()
-        self._pool: SlotPool | None = None
+        self._pool: CopyPool | None = None
         self._users = 0
         self._holders: set[tuple[Any, ...]] = set()
 
@@ -95,8 +95,8 @@ class Postgres:
             )
         self._holders.add(attempt)
         try:
-            slot = await _taken(pool, context)
-            loan = Loan(pool, slot, context, self._volatile)
+            copy = await _taken(pool, context)
+            loan = Loan(pool, copy, context, self._volatile)
             try:
                 yield loan.database
             except BaseException as error:
@@ -114,13 +114,13 @@ class Postgres:
             self._users += 1
         pool.warm_up(min(at_once or 1, pool.size))
 
-    def _opened(self, at_once: int | None = None) -> SlotPool:
+    def _opened(self, at_once: int | None = None) -> CopyPool:
         with self._lock:
             if self._pool is None:
                 tenancy = tenancy_at(self._url)
                 tenancy.open()
                 size = self._fitting(tenancy, at_once)
-                pool = SlotPool(tenancy, self._scripts, self._walls, size)
+                pool = CopyPool(tenancy, self._scripts, self._walls, size)
                 pool.template()
                 tenancy.reserve(size * self._walls.connections + OWN_CONNECTIONS)
                 self._pool = pool
@@ -165,8 +165,8 @@ class Postgres:
         )
 
 
-async def _taken(pool: SlotPool, context: SampleContext) -> Slot:
-    asked: Future[Slot] = pool.take()
+async def _taken(pool: CopyPool, context: SampleContext) -> Copy:
+    asked: Future[Copy] = pool.take()
     if asked.done():
         return asked.result()
     try:

@@ -11,10 +11,10 @@ import psycopg
 
 from evalve.contracts import SampleContext
 from evalve.errors import LenderError, SampleTimeout
+from evalve.sandboxes.postgresql.copies import Copy
 from evalve.sandboxes.postgresql.database import Database
-from evalve.sandboxes.postgresql.pool import Returned, SlotPool
+from evalve.sandboxes.postgresql.pool import CopyPool, Returned
 from evalve.sandboxes.postgresql.sessions import Own, OwnAsync, Session
-from evalve.sandboxes.postgresql.slots import Slot
 from evalve.sandboxes.postgresql.steps import drive, drive_async
 
 _NAME_BYTES = 63
@@ -24,20 +24,20 @@ _NAME_BYTES = 63
 class Loan:
     """One database, lent to one attempt."""
 
-    def __init__(self, pool: SlotPool, slot: Slot, context: SampleContext, volatile: Sequence[str]) -> None:
+    def __init__(self, pool: CopyPool, copy: Copy, context: SampleContext, volatile: Sequence[str]) -> None:
         self._pool = pool
-        self._slot = slot
+        self._copy = copy
         self._context = context
         tenancy = pool.tenancy
         name = f"evalve {tenancy.run} {context.sample_id}"
         if context.repeat:
             name += f" {context.repeat}"
         application = name.encode()[:_NAME_BYTES].decode(errors="ignore")
-        dsn = tenancy.server.dsn(slot.name, slot.password, slot.name, application)
-        self._session = Session(dsn, slot.kept)
-        slot.kept = None
+        dsn = tenancy.server.dsn(copy.name, copy.password, copy.name, application)
+        self._session = Session(dsn, copy.kept)
+        copy.kept = None
         self.database = Database(
-            slot.name, dsn, volatile=volatile, session=self._session, look=partial(tenancy.look, slot.name)
+            copy.name, dsn, volatile=volatile, session=self._session, look=partial(tenancy.look, copy.name)
         )
 
     async def give_back(self, error: BaseException | None = None) -> None:
@@ -52,7 +52,7 @@ class Loan:
                 wrong = await self._rolled_back()
             if wrong == []:
                 how, state = "rolled back", "clean"
-            elif await asyncio.to_thread(self._pool.tenancy.is_lost, self._slot.generation):
+            elif await asyncio.to_thread(self._pool.tenancy.is_lost, self._copy.generation):
                 raise LenderError("the server was lost while the sample had a database of it")
             elif self.database.is_held and not has_raised:  # else it may still go on, in a thread
                 how, state = "handed back", "held"
@@ -61,21 +61,21 @@ class Loan:
         finally:
             goes_on = isinstance(error, SampleTimeout | asyncio.CancelledError)
             await self._close(keep=state == "clean", in_thread=goes_on)
-            self._context.lent["database"] = self._slot.name
+            self._context.lent["database"] = self._copy.name
             self._context.lent["reset"] = how
             if wrong:
-                self._pool.quarantine(self._slot, ", ".join(wrong))
+                self._pool.quarantine(self._copy, ", ".join(wrong))
             else:
-                self._pool.give_back(self._slot, state)
+                self._pool.give_back(self._copy, state)
                 self._pool.count(how)
         if wrong:
             raise LenderError(
-                f"after it was rolled back, {self._slot.name} was not what it had been ({', '.join(wrong)}): "
+                f"after it was rolled back, {self._copy.name} was not what it had been ({', '.join(wrong)}): "
                 "somebody else wrote into it, and the sample's result cannot be trusted"
             )
 
     async def _rolled_back(self) -> list[str] | None:
-        steps = self._session.end(self._slot.parts)
+        steps = self._session.end(self._copy.parts)
         connection = self._session.connection
         try:
             if isinstance(connection, OwnAsync):
@@ -91,7 +91,7 @@ class Loan:
         if connection is not None:
             connection.is_lent = False
         if keep:
-            self._slot.kept = self._session.kept()
+            self._copy.kept = self._session.kept()
         elif connection is None:
             self._session.abandon_kept()
         elif isinstance(connection, OwnAsync):

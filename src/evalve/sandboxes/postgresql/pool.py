@@ -1,4 +1,4 @@
-"""The slots of one lender: cloned ahead in the background, lent, reset or replaced when they come back."""
+"""The copies of one lender: cloned ahead in the background, lent, reset or replaced when they come back."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Literal
 import psycopg
 
 from evalve.errors import EvalveError, LenderError
-from evalve.sandboxes.postgresql import slots
-from evalve.sandboxes.postgresql.slots import Slot, Walls
+from evalve.sandboxes.postgresql import copies
+from evalve.sandboxes.postgresql.copies import Copy, Walls
 from evalve.sandboxes.postgresql.templates import Script, Template, built_template
 from evalve.sandboxes.postgresql.tenancy import Tenancy
 
 _LOG = logging.getLogger(__name__)
 
 Returned = Literal["clean", "held", "dirty"]
-"""In what state a slot comes back: proven to be as it was; used by somebody who could write; or changed."""
+"""In what state a copy comes back: proven to be as it was; used by somebody who could write; or changed."""
 _CLOSED = "the run is over, and its databases are dropped"
 _SPARE_OF = 4
-"""One slot is kept ready ahead for this many that are lent."""
+"""One copy is kept ready ahead for this many that are lent."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has become of slots."""
+    """What has become of copies."""
 
     lent: int = 0
     rolled_back: int = 0
@@ -39,7 +39,7 @@ class Counts:
     quarantined: int = 0
 
 
-class SlotPool:
+class CopyPool:
     """Any thread may use it. At most `size` databases exist at once."""
 
     def __init__(self, tenancy: Tenancy, scripts: tuple[Script, ...], walls: Walls, size: int) -> None:
@@ -51,11 +51,11 @@ class SlotPool:
         self._lock = threading.RLock()
         self._template_lock = threading.Lock()
         self._built: tuple[int, Template] | None = None
-        self._ready: deque[Slot] = deque()
-        self._waiting: deque[Future[Slot]] = deque()
-        self._lent: dict[str, Slot] = {}
+        self._ready: deque[Copy] = deque()
+        self._waiting: deque[Future[Copy]] = deque()
+        self._lent: dict[str, Copy] = {}
         self._in_work = 0
-        """Slots that are being made, reset or dropped."""
+        """Copies that are being made, reset or dropped."""
         self._no_work = threading.Condition(self._lock)
         self._is_closed = False
         self._has_said = False
@@ -69,52 +69,52 @@ class SlotPool:
             return self._built[1]
 
     def warm_up(self, ahead: int) -> None:
-        """Begin with this many slots."""
+        """Begin with this many copies."""
         with self._lock:
             self._refill(ahead)
 
     # -- lending
 
-    def take(self) -> Future[Slot]:
-        """A slot, now or when there is one. Who does not wait any more cancels it."""
-        asked: Future[Slot] = Future()
+    def take(self) -> Future[Copy]:
+        """A copy, now or when there is one. Who does not wait any more cancels it."""
+        asked: Future[Copy] = Future()
         with self._lock:
             if self._is_closed:
                 _fail(asked, LenderError(_CLOSED))
                 return asked
             while self._ready:
-                slot = self._ready.popleft()
-                if slot.generation == self.tenancy.generation:
-                    self._lend(slot, asked)
+                copy = self._ready.popleft()
+                if copy.generation == self.tenancy.generation:
+                    self._lend(copy, asked)
                     break
-                self.tenancy.in_use.discard(slot.name)  # gone with the server
+                self.tenancy.in_use.discard(copy.name)  # gone with the server
             else:
                 self._waiting.append(asked)
             self._refill()
         return asked
 
-    def give_back(self, slot: Slot, state: Returned) -> None:
-        work: Callable[[Slot], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
+    def give_back(self, copy: Copy, state: Returned) -> None:
+        work: Callable[[Copy], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
         with self._lock:
-            if self._lent.pop(slot.name, None) is None:
+            if self._lent.pop(copy.name, None) is None:
                 return  # it was dropped when the pool was closed
             self.counts.cloned += state == "dirty"
-            if work is None and slot.generation == self.tenancy.generation and not self._is_closed:
-                self._offer(slot)
+            if work is None and copy.generation == self.tenancy.generation and not self._is_closed:
+                self._offer(copy)
                 return
             self._in_work += 1
-        self._submit(work or self._replace, slot)
+        self._submit(work or self._replace, copy)
 
     def count(self, how: str) -> None:
         with self._lock:
             self.counts.rolled_back += how == "rolled back"
             self.counts.unused += how == "unused"
 
-    def quarantine(self, slot: Slot, why: str) -> None:
+    def quarantine(self, copy: Copy, why: str) -> None:
         """Nobody is lent it any more."""
         self.counts.quarantined += 1
-        _LOG.warning("database %s is not what its template is, and was taken out of use: %s", slot.name, why)
-        self.give_back(slot, "dirty")
+        _LOG.warning("database %s is not what its template is, and was taken out of use: %s", copy.name, why)
+        self.give_back(copy, "dirty")
 
     def close(self) -> None:
         """Drop everything. Who still waits is told."""
@@ -127,26 +127,26 @@ class SlotPool:
             self._in_work += len(ready)
         for asked in waiting:
             _fail(asked, LenderError(_CLOSED))
-        for slot in ready:
-            self._submit(self._replace, slot)
+        for copy in ready:
+            self._submit(self._replace, copy)
         with self._no_work:
             self._no_work.wait_for(lambda: not self._in_work)
 
     # -- under the lock
 
-    def _lend(self, slot: Slot, asked: Future[Slot]) -> bool:
+    def _lend(self, copy: Copy, asked: Future[Copy]) -> bool:
         if not asked.set_running_or_notify_cancel():
             return False
-        self._lent[slot.name] = slot
+        self._lent[copy.name] = copy
         self.counts.lent += 1
-        asked.set_result(slot)
+        asked.set_result(copy)
         return True
 
-    def _offer(self, slot: Slot) -> None:
+    def _offer(self, copy: Copy) -> None:
         while self._waiting:
-            if self._lend(slot, self._waiting.popleft()):
+            if self._lend(copy, self._waiting.popleft()):
                 return
-        self._ready.append(slot)
+        self._ready.append(copy)
 
     def _refill(self, ahead: int = 0) -> None:
         if self._is_closed:
@@ -160,13 +160,13 @@ class SlotPool:
 
     # -- in the makers' threads
 
-    def _submit(self, work: Callable[[Slot], None] | Callable[[None], None], slot: Slot | None) -> None:
+    def _submit(self, work: Callable[[Copy], None] | Callable[[None], None], copy: Copy | None) -> None:
         def done() -> None:
             generation = self.tenancy.generation
             try:
-                work(slot)  # type: ignore[arg-type]
-            except Exception as error:  # the boundary of a maker: whoever waits for a slot is told
-                self._work_failed(slot, error, generation)
+                work(copy)  # type: ignore[arg-type]
+            except Exception as error:  # the boundary of a maker: whoever waits for a copy is told
+                self._work_failed(copy, error, generation)
 
         try:
             self.tenancy.makers.submit(done)
@@ -176,26 +176,31 @@ class SlotPool:
     def _make(self, _: None) -> None:
         template = self.template()
         for is_last in (False, True):
-            slot = slots.make_slot(self.tenancy, template, self.walls)
-            self.tenancy.in_use.add(slot.name)
-            wrong = slots.wrong_with(self.tenancy, slot)
+            copy = copies.make_copy(self.tenancy, template, self.walls)
+            self.tenancy.in_use.add(copy.name)
+            try:
+                wrong = copies.wrong_with(self.tenancy, copy)
+            except BaseException:
+                self.tenancy.in_use.discard(copy.name)
+                copies.drop_quietly(self.tenancy, copy.name)
+                raise
             if not wrong:
                 break
             self.counts.quarantined += 1
-            self._drop(slot)
+            self._drop(copy)
             if is_last:
                 raise LenderError(
                     f"a fresh copy is not what its template {template.name} is: {', '.join(wrong)}"
                 )
-        self._say_what_is_open(slot)
-        self._work_ends(slot)
+        self._say_what_is_open(copy)
+        self._work_ends(copy)
 
-    def _say_what_is_open(self, slot: Slot) -> None:
+    def _say_what_is_open(self, copy: Copy) -> None:
         """Once: of walls that only a superuser can build."""
         if self._has_said:
             return
         self._has_said = True
-        if open_ones := slots.reachable_elsewhere(self.tenancy, slot):
+        if open_ones := copies.reachable_elsewhere(self.tenancy, copy):
             names = ", ".join(open_ones)
             _LOG.warning(
                 "whoever is lent a database at %s may connect to %s too, as everybody may; to prevent it: "
@@ -205,55 +210,55 @@ class SlotPool:
                 names,
             )
 
-    def _restore(self, slot: Slot) -> None:
-        """Of a slot that somebody held: the same again where it is proven that nothing changed."""
-        slots.disconnect_all(self.tenancy, slot)
-        if slot.generation != self.tenancy.generation or slots.wrong_with(self.tenancy, slot):
+    def _restore(self, copy: Copy) -> None:
+        """Of a copy that somebody held: the same again where it is proven that nothing changed."""
+        copies.disconnect_all(self.tenancy, copy)
+        if copy.generation != self.tenancy.generation or copies.wrong_with(self.tenancy, copy):
             self.counts.cloned += 1
-            self._replace(slot)
+            self._replace(copy)
             return
-        slots.renew_password(self.tenancy, slot)
+        copies.renew_password(self.tenancy, copy)
         self.counts.unchanged += 1
-        self._work_ends(slot)
+        self._work_ends(copy)
 
-    def _replace(self, slot: Slot) -> None:
-        self._drop(slot)
+    def _replace(self, copy: Copy) -> None:
+        self._drop(copy)
         self._work_ends()
 
-    def _drop(self, slot: Slot) -> None:
-        if slot.generation == self.tenancy.generation:
-            slots.drop_slot(self.tenancy, slot)
-        self.tenancy.in_use.discard(slot.name)
+    def _drop(self, copy: Copy) -> None:
+        if copy.generation == self.tenancy.generation:
+            copies.drop_copy(self.tenancy, copy)
+        self.tenancy.in_use.discard(copy.name)
 
-    def _work_ends(self, slot: Slot | None = None) -> None:
+    def _work_ends(self, copy: Copy | None = None) -> None:
         with self._lock:
             self._in_work -= 1
-            if slot is not None and self._is_closed:
+            if copy is not None and self._is_closed:
                 self._in_work += 1
-                self._submit(self._replace, slot)
-            elif slot is not None:
-                self._offer(slot)
+                self._submit(self._replace, copy)
+            elif copy is not None:
+                self._offer(copy)
             else:
                 self._refill()
             self._no_work.notify_all()
 
-    def _work_failed(self, slot: Slot | None, error: Exception, generation: int) -> None:
+    def _work_failed(self, copy: Copy | None, error: Exception, generation: int) -> None:
         """Where the server was lost since then, it is tried again."""
         is_lost = isinstance(error, psycopg.Error | LenderError) and self.tenancy.is_lost(generation)
-        if slot is not None and not is_lost:
-            _LOG.warning("database %s could not be reset or dropped: %s", slot.name, _brief(error))
-        if slot is not None:
-            self.tenancy.in_use.discard(slot.name)  # nobody answers for it: it is counted as left
+        if copy is not None and not is_lost:
+            _LOG.warning("database %s could not be reset or dropped: %s", copy.name, _brief(error))
+        if copy is not None:
+            self.tenancy.in_use.discard(copy.name)  # nobody answers for it: it is counted as left
         with self._lock:
             self._in_work -= 1
-            if slot is None and not is_lost and self._waiting:
+            if copy is None and not is_lost and self._waiting:
                 _fail(self._waiting.popleft(), _told(error))
-            elif is_lost or slot is not None:
+            elif is_lost or copy is not None:
                 self._refill()
             self._no_work.notify_all()
 
 
-def _fail(asked: Future[Slot], error: BaseException) -> None:
+def _fail(asked: Future[Copy], error: BaseException) -> None:
     if asked.set_running_or_notify_cancel():
         asked.set_exception(error)
 

@@ -1,4 +1,4 @@
-"""A slot: one database with a role of its own, made from a template, walled in, dropped."""
+"""A copy: one database with a role of its own, made from a template, walled in, dropped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Walls:
 
 
 @dataclass(slots=True)
-class Slot:
+class Copy:
     """A database that is there."""
 
     name: str
@@ -53,7 +53,7 @@ class Slot:
     """Evalve's own connection to it, where nobody else has had one."""
 
 
-def make_slot(tenancy: Tenancy, template: Template, walls: Walls) -> Slot:
+def make_copy(tenancy: Tenancy, template: Template, walls: Walls) -> Copy:
     """A copy of the template, behind its walls."""
     name, generation, password = tenancy.next_name(), tenancy.generation, new_password()
     with tenancy.admin() as admin:
@@ -70,39 +70,39 @@ def make_slot(tenancy: Tenancy, template: Template, walls: Walls) -> Slot:
             # nobody but a superuser may connect until the walls are up
             run(admin, f'CREATE DATABASE "{name}" TEMPLATE "{template.name}" CONNECTION LIMIT 0{strategy}')
             run(admin, "; ".join(_wall_statements(name, walls, tenancy)))
-            slot = Slot(name, generation, template.parts, _settings(admin, name), password)
+            copy = Copy(name, generation, template.parts, _settings(admin, name), password)
         except BaseException:
-            _drop_quietly(tenancy, name)
+            drop_quietly(tenancy, name)
             raise
-    return slot
+    return copy
 
 
-def wrong_with(tenancy: Tenancy, slot: Slot) -> list[str]:
+def wrong_with(tenancy: Tenancy, copy: Copy) -> list[str]:
     """How its content differs from the template's, in words."""
     with tenancy.admin() as admin:
-        if _settings(admin, slot.name) != slot.settings:
+        if _settings(admin, copy.name) != copy.settings:
             return ["settings of its role differ"]
-    with tenancy.inside(slot.name) as connection:
-        return differences(slot.parts, drive(connection, checksum()))
+    with tenancy.inside(copy.name) as connection:
+        return differences(copy.parts, drive(connection, checksum()))
 
 
-def disconnect_all(tenancy: Tenancy, slot: Slot) -> None:
+def disconnect_all(tenancy: Tenancy, copy: Copy) -> None:
     with tenancy.admin() as admin:
-        drive(admin, ending_connections_of(slot.name))
+        drive(admin, ending_connections_of(copy.name))
 
 
-def renew_password(tenancy: Tenancy, slot: Slot) -> None:
+def renew_password(tenancy: Tenancy, copy: Copy) -> None:
     """Whoever had the database before does not get in any more."""
-    slot.password = new_password()
+    copy.password = new_password()
     with tenancy.admin() as admin:
-        run(admin, f"ALTER ROLE \"{slot.name}\" PASSWORD '{_verifier(slot.password)}'")
+        run(admin, f"ALTER ROLE \"{copy.name}\" PASSWORD '{_verifier(copy.password)}'")
 
 
-def drop_slot(tenancy: Tenancy, slot: Slot) -> None:
-    if slot.kept is not None:
-        abandon(slot.kept)
-        slot.kept = None
-    _drop(tenancy, slot.name)
+def drop_copy(tenancy: Tenancy, copy: Copy) -> None:
+    if copy.kept is not None:
+        abandon(copy.kept)
+        copy.kept = None
+    _drop(tenancy, copy.name)
 
 
 def _drop(tenancy: Tenancy, name: str) -> None:
@@ -110,13 +110,13 @@ def _drop(tenancy: Tenancy, name: str) -> None:
         drop_all(admin, [name])
 
 
-def _drop_quietly(tenancy: Tenancy, name: str) -> None:
+def drop_quietly(tenancy: Tenancy, name: str) -> None:
     """On a connection of its own: the one that failed may be of no use."""
     with suppress(psycopg.Error, LenderError):
         _drop(tenancy, name)
 
 
-def reachable_elsewhere(tenancy: Tenancy, slot: Slot) -> list[str]:
+def reachable_elsewhere(tenancy: Tenancy, copy: Copy) -> list[str]:
     """Databases beside its own that its role may connect to: where only a superuser could prevent it."""
     if tenancy.is_superuser:
         return []
@@ -125,7 +125,7 @@ def reachable_elsewhere(tenancy: Tenancy, slot: Slot) -> list[str]:
             admin,
             "SELECT datname FROM pg_database WHERE datallowconn AND datname <> %s"
             " AND has_database_privilege(%s, oid, 'CONNECT') ORDER BY 1",
-            (slot.name, slot.name),
+            (copy.name, copy.name),
         )
         return [name for (name,) in rows]
 
