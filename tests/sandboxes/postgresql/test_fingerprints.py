@@ -146,6 +146,12 @@ async def test_an_expected_state_may_name_some_tables_and_columns_only(compare: 
     )
 
 
+async def test_a_row_of_which_little_is_expected_does_not_take_the_place_of_another(compare: Compare) -> None:
+    found = await compare.state(ACME, GLOBEX, "UPDATE clients SET budget = 5")
+    assert found.diff({"clients": [{"budget": 5}, {"budget": 5, "name": "Acme"}]}) == ""
+    assert found.diff({"clients": [{"budget": 5}, {"budget": 5, "name": "Globex"}]}) == ""
+
+
 async def test_a_mapping_may_name_ids_as_they_are(compare: Compare) -> None:
     which = "00000000-0000-0000-0000-000000000001"
     found = await compare.state(f"INSERT INTO clients (id, name) VALUES ('{which}', 'Acme')")

@@ -72,13 +72,7 @@ class _Table:
 
     def lines(self) -> list[str]:
         expected, left = self._without_equal_ones()
-        missing = []
-        for row in expected:
-            equal = next((one for one in left if not self._unequal(row, one)), None)
-            if equal is None:
-                missing.append(row)
-            else:
-                left.remove(equal)
+        missing, left = self._without_matching_ones(expected, left)
         changed = []
         for row in list(missing):
             near = min(left, key=lambda one: len(self._unequal(row, one)), default=None)
@@ -110,6 +104,22 @@ class _Table:
             else:
                 others.append(row)
         return others, [self._found[number] for numbers in known.values() for number in numbers]
+
+    def _without_matching_ones(self, expected: list[Row], found: list[Row]) -> tuple[list[Row], list[Row]]:
+        """As many pairs as there can be: a row of which little is expected must not take another one's."""
+        taken: dict[int, int] = {}
+
+        def place(number: int, seen: set[int]) -> bool:
+            for at, row in enumerate(found):
+                if at not in seen and not self._unequal(expected[number], row):
+                    seen.add(at)
+                    if at not in taken or place(taken[at], seen):
+                        taken[at] = number
+                        return True
+            return False
+
+        missing = [row for number, row in enumerate(expected) if not place(number, set())]
+        return missing, [row for at, row in enumerate(found) if at not in taken]
 
     def _changed(self, expected: Row, found: Row) -> str:
         unequal = self._unequal(expected, found)
