@@ -112,7 +112,11 @@ class Postgres:
         pool = self._opened(at_once)
         with self._lock:
             self._users += 1
-        pool.warm_up(min(at_once or 1, pool.size))
+        try:
+            pool.warm_up(min(at_once or 1, pool.size))
+        except BaseException:
+            self._end()
+            raise
 
     def _opened(self, at_once: int | None = None) -> CopyPool:
         with self._lock:

@@ -69,9 +69,19 @@ class CopyPool:
             return self._built[1]
 
     def warm_up(self, ahead: int) -> None:
-        """Begin with this many copies."""
-        with self._lock:
-            self._refill(ahead)
+        """Return when this many copies are ready: else the first samples of a run would all wait at once.
+
+        What keeps copies from being made is raised here, before anything is spent.
+        """
+        asked = [self.take() for _ in range(ahead)]
+        try:
+            for one in asked:
+                one.result()
+        finally:
+            for one in asked:
+                if not one.cancel() and one.exception() is None:
+                    self.give_back(one.result(), "clean")
+                    self.counts.lent -= 1
 
     # -- lending
 
@@ -148,11 +158,11 @@ class CopyPool:
                 return
         self._ready.append(copy)
 
-    def _refill(self, ahead: int = 0) -> None:
+    def _refill(self) -> None:
         if self._is_closed:
             return
         asked = len(self._lent) + len(self._waiting)
-        wanted = min(self.size, max(ahead, asked + max(1, asked // _SPARE_OF)))
+        wanted = min(self.size, asked + max(1, asked // _SPARE_OF))
         there = len(self._lent) + len(self._ready) + self._in_work
         for _ in range(wanted - there):
             self._in_work += 1
