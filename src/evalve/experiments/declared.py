@@ -167,7 +167,7 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
         if not one.is_agent and "sandbox" in entry.values:
             raise OptionError(
                 f"{entry.where('sandbox')}: {whose}: a sandbox is for agents, and {one.name!r} is asked "
-                "directly: it has no tools"
+                "directly: nobody would use the database"
             )
 
 
