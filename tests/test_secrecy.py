@@ -27,6 +27,14 @@ def test_a_secret_does_not_show_itself() -> None:
     assert "4711" not in pprint.pformat({"headers": {"x-api-key": key}})
 
 
+def test_the_password_of_a_database_that_was_lent_is_masked_in_data() -> None:
+    said = (
+        "connected to postgresql://evalve_0a1b2c3d_1:pgpw_0123456789abcdef0123456789abcdef@127.0.0.1:5432/x"
+    )
+
+    assert without_secrets(said, ()) == "connected to postgresql://evalve_0a1b2c3d_1:***@127.0.0.1:5432/x"
+
+
 def test_a_secret_is_the_text_wherever_it_is_used() -> None:
     key = Secret("sk-4711")
 

@@ -854,6 +854,10 @@ class Lender(Protocol):
     """An argument of an evaluation that is not handed over as it is: each attempt is lent something of it.
 
     It may have `settings`, a mapping of plain values: they belong to the evaluation's fingerprint.
+
+    It may have `async run_begins(at_once)`, awaited before a run of the evaluation, to get ready or to
+    refuse; `at_once` is how many attempts there may be, or `None`. Then it has `async run_ends()` as well,
+    awaited after the run whatever happened: a text that it returns is told.
     """
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:

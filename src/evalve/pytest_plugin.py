@@ -353,6 +353,17 @@ def gateway() -> Any:
     return lender()
 
 
+@pytest.fixture(scope="session")
+def postgres_sandbox(request: pytest.FixtureRequest) -> Any:
+    """A PostgreSQL database of its own for each sample, as `sandboxes:` in evalve.yaml says."""
+    from evalve.experiments.sandboxes import postgres_of_project
+
+    try:
+        return postgres_of_project(Path(request.config.invocation_params.dir))
+    except (EvalveError, ImportError) as error:
+        pytest.fail(f"postgres_sandbox: {error}", pytrace=False)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "model" not in metafunc.fixturenames:
         return

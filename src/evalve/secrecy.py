@@ -51,9 +51,10 @@ _SALT, _ROUNDS, _DIGITS = b"evalve: what is masked in code", 5000, 6
 _SHORTEST_SECRET = 8
 _KEY_IN_DATA = re.compile(
     r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-    r"(?:(?:sk|pk|rk|ghp|gho|github_pat|hf|xox[a-z])[-_]|AKIA|AIza)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
+    r"(?:(?:sk|pk|rk|ghp|gho|github_pat|hf|pgpw|xox[a-z])[-_]|AKIA|AIza)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
 )
-"""Stricter than in code, because data has words such as `risk-based`: long, with a digit, at a beginning."""
+"""Stricter than in code, because data has words such as `risk-based`: long, with a digit, at a beginning.
+`pgpw_` begins the passwords of databases that evalve lends."""
 _BEARER = re.compile(r"(\bbearer )(?=[^\s\"']*\d)[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE)
 
 

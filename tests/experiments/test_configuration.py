@@ -86,7 +86,7 @@ def test_an_experiments_own_options_go_before_those_for_all(read: Read) -> None:
         (
             "option:\n",
             "1: unknown key 'option'; did you mean 'options'? "
-            "(known: options, models, datasets, experiments, limits, prices, extends)",
+            "(known: options, models, datasets, experiments, sandboxes, limits, prices, extends)",
         ),
         ("options:\n  sample: 3\n", "2: options: unknown option 'sample'; did you mean 'samples'?"),
         ("options:\n  on: 3\n", "2: options: unknown option True"),

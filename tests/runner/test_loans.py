@@ -11,6 +11,7 @@ import pytest
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt
 
 from evalve.contracts import SampleContext, Store
+from evalve.errors import OptionError
 from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
@@ -376,3 +377,45 @@ def test_a_lender_that_returns_no_context_manager_is_told_so(store: Store) -> No
     (record,) = records(store)
     assert record.failure is not None
     assert "lend() returned a int, where an async context manager is needed" in record.failure.message
+
+
+class Readied(Numbered):
+    """Wants to know of runs."""
+
+    def __init__(self, refuses: str = "") -> None:
+        super().__init__()
+        self.refuses = refuses
+
+    async def run_begins(self, at_once: int | None) -> None:
+        if self.refuses:
+            raise OptionError(self.refuses)
+        self.events.append(("begins", at_once))
+
+    async def run_ends(self) -> str:
+        self.events.append(("ends",))
+        return "everything is back"
+
+
+def test_a_lender_is_told_of_the_run_and_what_it_says_at_the_end_is_noted(store: Store) -> None:
+    async def evaluate(id: str, thing: int, other: int) -> bool:
+        return True
+
+    thing = Readied()
+    lenders = {"thing": thing, "other": thing}
+    outcome = run(runnable(evaluate, rows("a"), lenders=lenders, max_concurrency=3), store)
+
+    assert (thing.events[0], thing.events[-1]) == (("begins", 3), ("ends",))
+    assert len(thing.events) == 6  # told once, however many arguments it lends for
+    assert outcome.run.report["notes"] == ["everything is back"]
+
+
+def test_a_lender_may_refuse_the_run_before_anything_is_recorded(store: Store) -> None:
+    async def evaluate(id: str, thing: int, other: int) -> bool:
+        return True
+
+    ready, refuses = Readied(), Readied("there is no room")
+    with pytest.raises(OptionError, match="there is no room"):
+        run(runnable(evaluate, rows("a"), lenders={"thing": ready, "other": refuses}), store)
+
+    assert [event[0] for event in ready.events] == ["begins", "ends"]
+    assert statuses(store) == []

@@ -85,7 +85,7 @@ class Preparing:
             task,
             values,
             own=self._services.environ,
-            added=self._settings.environment,
+            added={**self._settings.environment, **task.environment},
             folders=self._folders(home, own_home, temporary),
         )
         command = self._command(task, values)
@@ -107,7 +107,7 @@ class Preparing:
             stderr=Path(order.stderr),
             level=level,
             model=model,
-            secrets=(*secret_values(environment), *token),
+            secrets=(*secret_values(environment), *token, *map(secret, task.environment.values())),
         )
 
     def program(self) -> str:

@@ -145,6 +145,8 @@ class AgentTask:
     model: str | None = None
     timeout_s: float | None = None
     """From the real start of its process."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables for this run alone; none of their values is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from evalve.sandboxes.workspace import Workspace
 
 WORKSPACE = "workspace"
 GATEWAY = "gateway"
+DATABASE = "database"
+VARIABLE = "DATABASE_URL"
+"""What programs in any language look for."""
 _OURS = frozenset({"agent", "cache", "description"})
 
 
@@ -44,7 +47,9 @@ def _in_project(value: Any, folder: Path) -> Any:
     return [_in_project(item, folder) for item in value] if isinstance(value, list) else value
 
 
-def lenders_for(asked: Asked, home: Path, keep: str, taken: Collection[str]) -> dict[str, Lender]:
+def lenders_for(
+    asked: Asked, home: Path, keep: str, taken: Collection[str], database: Lender | None = None
+) -> dict[str, Lender]:
     """What each attempt is lent, by names that no column has: a workspace first."""
     found: dict[str, Lender] = {
         # checked as a key of the file
@@ -54,6 +59,8 @@ def lenders_for(asked: Asked, home: Path, keep: str, taken: Collection[str]) -> 
         from evalve import gateways
 
         found[_free(GATEWAY, taken)] = gateways.gateway(cache=True)
+    if database is not None:
+        found[_free(DATABASE, taken)] = database
     return found
 
 
@@ -61,17 +68,23 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name if name not in taken else f"{name}_lent"
 
 
+def _lent_as(name: str, lent: Sequence[str]) -> str | None:
+    return next((one for one in lent if one in (name, f"{name}_lent")), None)
+
+
 def asking_agent(agent: Any, files: Mapping[str, Any], *, folder: Path, lent: Sequence[str]) -> Ask:
     """Its time is the sample's: the deadline stands still while files are copied and while calls wait."""
-    workspace, *gateway = lent
+    workspace = lent[0]
+    gateway, database = (_lent_as(name, lent) for name in (GATEWAY, DATABASE))
 
     async def ask(prompt: str, row: Mapping[str, Any], loans: Mapping[str, Any]) -> Any:
         directory: Path = loans[workspace].path
         if files:
             filling, sample = fill_workspace(directory, files, row, folder), SAMPLE.get()
             await (filling if sample is None else sample.held(filling, "files"))
-        lease = loans[gateway[0]] if gateway else None
-        return await agent.run(AgentTask(prompt, directory, gateway=lease))
+        lease = None if gateway is None else loans[gateway]
+        variables = {} if database is None else {VARIABLE: str(loans[database].dsn)}
+        return await agent.run(AgentTask(prompt, directory, gateway=lease, environment=variables))
 
     return ask
 

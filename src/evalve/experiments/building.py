@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from evalve.experiments.configuration import project_folder
 from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
+from evalve.experiments.sandboxes import postgres_in
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.scripts import check_scripts, sources_of
 from evalve.jsontext import to_json
@@ -89,6 +90,7 @@ def _evaluation(
         "method": METHOD,
         "experiment": declared.recorded(),
         "captured model": asked.recorded(),
+        **{f"lender {name}": str(settings) for name, settings in _states(who.lenders)},
         **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
         **sources_of(asked, declared.folder, declared.entry),
         **({"tools": to_json(declared.tools.tools)} if declared.tools is not None else {}),
@@ -114,6 +116,13 @@ def _evaluation(
         # what an agent called is in its trace, not in its answer
         scores_answers=bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers)),
     )
+
+
+def _states(lenders: Mapping[str, Lender]) -> Iterator[tuple[str, Any]]:
+    """What lenders of databases begin with; workspaces begin with what the experiment itself says."""
+    for name, lender in lenders.items():
+        if hasattr(type(lender), "run_begins"):
+            yield name, getattr(lender, "settings", {})
 
 
 def _auto(who: Who) -> Strategy:
@@ -160,7 +169,8 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     taken = {column for source in declared.sources for column in declared.columns(source)}
     keep = declared.entry.get("keep", "failed")
-    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken)
+    database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
+    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken, database)
     ask = agents.asking_agent(
         agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
     )

@@ -39,6 +39,8 @@ class Declared:
     expected: str | None
     """A template, or `None`."""
     scorers: Sequence[Scorer]
+    document: Document
+    """The file, for what the experiment names in it."""
     tools: OfferedTools | None = None
 
     @property
@@ -84,6 +86,11 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         asked_named(document, one, where=where, who=f"experiments.{name}") for one in entry.names("models")
     ]
     _check_models(entry, asked)
+    sandbox = entry.get("sandbox")
+    if sandbox is not None and sandbox not in document.section("sandboxes"):
+        raise OptionError(
+            f"{entry.where('sandbox')}: experiments.{name}: `sandboxes:` has no {sandbox!r}; add it there"
+        )
     judge = entry.get("judge_model")
     judged = judge and asked_named(
         document, str(judge), where=entry.where("judge_model"), who=f"experiments.{name}"
@@ -105,6 +112,7 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
         files=entry.get("files", {}),
         expected=expected,
         scorers=scorers_of(entry, judge=judged or None),
+        document=document,
         tools=tools_of(entry),
     )
     _check_columns(declared)
@@ -156,6 +164,11 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
                 raise OptionError(
                     f"{entry.where(key)}: {whose}: `{key}:` is for models, {one.name!r} is an agent"
                 )
+        if not one.is_agent and "sandbox" in entry.values:
+            raise OptionError(
+                f"{entry.where('sandbox')}: {whose}: a sandbox is for agents, and {one.name!r} is asked "
+                "directly: nobody would use the database"
+            )
 
 
 def _texts(entry: Entry) -> tuple[str, str | None]:

@@ -154,6 +154,11 @@ EXPERIMENT = Table(
         Key("evaluators", EVALUATORS, "what scores an answer", aliases=("metrics",)),
         Key("judge_model", TEXT, "the model that judges answers (llm_judge) or calls (llm_tool_selection …)"),
         Key("retries", whole(1), "how often a sample is tried in all where the network fails"),
+        Key(
+            "sandbox",
+            choice("postgres"),
+            "which of `sandboxes:` an agent is lent, its address in DATABASE_URL",
+        ),
         Key("keep", choice("failed", "always", "never"), "which workspaces stay", throughput=True),
         Key("extends", NAMES, "experiments whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers", throughput=True),
@@ -244,7 +249,26 @@ AGENT_MODEL = Table(
     required=("agent",),
 )
 
-SECTIONS = ("options", "models", "datasets", "experiments", "limits", "prices", "extends")
+SANDBOXES = {
+    "postgres": Table(
+        (
+            Key("schema", TEXT, "a file of SQL: tables and whatever belongs to them; relative to this one"),
+            Key("seed", TEXT, "a file of SQL: the rows that every sample begins with"),
+            Key("url", TEXT, "a server, as in ${DATABASE_URL}; without it, an embedded one is started"),
+            Key("size", whole(1), "how many databases there are at most"),
+            Key("connections", whole(1), "how many connections each may have (5)"),
+            Key("statement_timeout_s", SECONDS, "how long a statement may take (30)"),
+            Key("lock_timeout_s", SECONDS, "how long a statement may wait for a lock (10)"),
+            Key("idle_in_transaction_timeout_s", SECONDS, "how long a transaction may do nothing (600)"),
+            Key("volatile", NAMES, "columns that differ from run to run, as in seen_on or notes.seen_on"),
+            Key("description", TEXT, "for readers"),
+        ),
+        required=("schema",),
+    )
+}
+"""What samples are lent, by name."""
+
+SECTIONS = ("options", "models", "datasets", "experiments", "sandboxes", "limits", "prices", "extends")
 """The keys at the top."""
 
 _WHOLE_OR_AUTO = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}

@@ -14,6 +14,7 @@ from evalve.experiments.keys import (
     API_MODEL,
     DATASET,
     EXPERIMENT,
+    SANDBOXES,
     SECTIONS,
     Key,
     Table,
@@ -23,6 +24,7 @@ from evalve.options import from_mapping, suggestion
 
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _NAME = re.compile(r"(?i)key|token|secret|password|authorization")
+_PASSWORD_IN_URL = re.compile(r"//[^/@\s]*:[^/@\s]+@|\bpassword\s*=")
 OWN_KEYS = ("agent", "model", "extends")
 
 
@@ -49,7 +51,7 @@ def own_problems(document: Document) -> Iterator[Problem]:
     for key, value in content.items():
         if key not in SECTIONS:
             yield Problem(document.place(key), _unknown_at_top(str(key), value))
-    for section in ("options", "models", "datasets", "experiments"):
+    for section in ("options", "models", "datasets", "experiments", "sandboxes"):
         entries = content.get(section)
         if entries is not None and not isinstance(entries, dict):
             kind = type(entries).__name__
@@ -64,6 +66,8 @@ def own_problems(document: Document) -> Iterator[Problem]:
     for name, entry in document.section("datasets").items():
         if not isinstance(entry, str):
             yield from _entry_problems(document, ("datasets", name), entry, DATASET)
+    for name, entry in document.section("sandboxes").items():
+        yield from _sandbox_problems(document, ("sandboxes", name), entry)
 
 
 def is_sound(document: Document, section: str, name: Any, values: Any) -> bool:
@@ -158,6 +162,32 @@ def _model_problems(document: Document, keys: Keys, entry: Any) -> Iterator[Prob
         both = Table(tuple({key.name: key for key in (*AGENT_MODEL.keys, *API_MODEL.keys)}.values()))
         yield from _entry_problems(document, keys, entry, both)
     yield from _keys_in_clear(document, keys, entry)
+
+
+def _sandbox_problems(document: Document, keys: Keys, entry: Any) -> Iterator[Problem]:
+    table = SANDBOXES.get(str(keys[-1]))
+    if table is None:
+        known = ", ".join(SANDBOXES)
+        hint = suggestion(str(keys[-1]), SANDBOXES)
+        yield Problem(
+            document.place(*keys), f"sandboxes: unknown name {str(keys[-1])!r}{hint} (known: {known})"
+        )
+        return
+    yield from _entry_problems(document, keys, entry, table)
+    if not isinstance(entry, dict):
+        return
+    for key in table.required:
+        if entry.get(key) is None:
+            yield Problem(
+                document.place(*keys), f"{_in_words(keys)} lacks `{key}:`, {table.by_name[key].help}"
+            )
+    url = entry.get("url")
+    if isinstance(url, str) and not _VARIABLE.search(url) and _PASSWORD_IN_URL.search(url):
+        yield Problem(
+            document.place(*keys, "url"),
+            f"{_in_words(keys)}: url has a password in it, and a file is read by others; put it into the "
+            "environment (or a file for --env-file) and write:  url: ${DATABASE_URL}",
+        )
 
 
 def _entry_problems(document: Document, keys: Keys, entry: Any, table: Table) -> Iterator[Problem]:

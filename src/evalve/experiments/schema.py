@@ -11,6 +11,7 @@ from evalve.experiments.keys import (
     DATASET,
     EXPERIMENT,
     NAMES,
+    SANDBOXES,
     TEXT,
     Table,
     option_keys,
@@ -44,6 +45,10 @@ def schema() -> dict[str, Any]:
             "experiments": _described(
                 _by_name({"anyOf": [_mapping(experiment), {"type": "null"}]}), "experiments by name"
             ),
+            "sandboxes": _described(
+                _mapping({name: _required(table) for name, table in SANDBOXES.items()}),
+                "what samples are lent, by name",
+            ),
             "limits": {"type": ["object", "null"], "description": "what providers allow"},
             "prices": {"type": ["object", "null"], "description": "USD per million tokens, by model"},
             "extends": _described(dict(NAMES.schema), "files whose entries hold where this one says nothing"),
@@ -61,6 +66,10 @@ def _properties(table: Table) -> dict[str, Any]:
 
 def _entry(table: Table, one_of: list[str]) -> dict[str, Any]:
     return {**_mapping(_properties(table)), "anyOf": [{"required": [key]} for key in one_of]}
+
+
+def _required(table: Table) -> dict[str, Any]:
+    return {**_mapping(_properties(table)), "required": list(table.required)}
 
 
 def _mapping(properties: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def validated(folder: Path) -> Report:
         if str(problem) not in map(str, found):
             found.append(problem)
     report.errors.extend(call_problems(document))
+    report.errors.extend(_sandbox_problems(document))
     report.errors.sort(key=lambda one: (one.place.path != path, one.place.path, one.place.line))
     report.warnings.extend(_missing_variables(document, environ))
     return report
@@ -107,6 +108,17 @@ def _not_installed(declared: Declared) -> Iterator[Problem]:
         missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
         if missing:
             yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)
+
+
+def _sandbox_problems(document: Document) -> Iterator[Problem]:
+    """Files that are not there; whether a server takes them, only a server can tell."""
+    entry = document.section("sandboxes").get("postgres")
+    for key in ("schema", "seed"):
+        name = entry.get(key) if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            place = document.place("sandboxes", "postgres", key)
+            if not (place.path.parent / Path(name).expanduser()).is_file():
+                yield Problem(place, f"sandboxes.postgres: {key}: there is no file {name!r}")
 
 
 def _names_problems(document: Document, entry: Entry) -> Iterator[Problem]:

@@ -47,6 +47,7 @@ from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.leaving import runs_on_this_loop
+from evalve.runner.loans import lenders_of_run
 from evalve.runner.plan import Plan
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
@@ -120,17 +121,20 @@ async def run_evaluation(
                 if asked.accept_changes or before.spec.fingerprint != spec.fingerprint:
                     await store.forget_deaths(evaluation_id)  # what killed a process may be mended
                 journey.plan.deaths = await store.deaths(evaluation_id)
-            await store.begin_run(journey.run, total=journey.plan.total)
-            progress.started(tally)
-            try:
-                with telling_progress(store, journey.run, tally):
-                    await journey.travel(progress, partial(_saved, journey, store, give_up))
-            except BaseException:
-                await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
-                raise
-            finally:
-                journey.in_flight.close()
-                progress.finished(tally)
+            async with lenders_of_run(
+                evaluation.lenders, journey.max_concurrency, partial(_note, tally, progress)
+            ):
+                await store.begin_run(journey.run, total=journey.plan.total)
+                progress.started(tally)
+                try:
+                    with telling_progress(store, journey.run, tally):
+                        await journey.travel(progress, partial(_saved, journey, store, give_up))
+                except BaseException:
+                    await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
+                    raise
+                finally:
+                    journey.in_flight.close()
+                    progress.finished(tally)
         await _leave_out_removed(journey, store)
         if journey.plan.deaths and not journey.samples.refused and not journey.turns.stopping:
             await store.forget_deaths(evaluation_id)
@@ -244,11 +248,7 @@ class _Journey:
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
-        def tell(text: str) -> None:
-            self.tally.notes.append(text)
-            progress.note(text)
-
-        self.samples.tell = tell
+        self.samples.tell = tell = partial(_note, self.tally, progress)
         now = getattr(self.strategy, "concurrency", None)  # of an adaptive one
         self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
@@ -360,6 +360,12 @@ class _Signals:
         tally.limit = decision["to"]
         tally.decided = f"{decision['from']} → {decision['to']}: {decision['reason']}"
         _LOG.info("%s: %s (%s)", tally.evaluation, tally.decided, decision["side"])
+
+
+def _note(tally: Tally, progress: Progress, text: str) -> None:
+    """Tell a person, now and in the record of the run."""
+    tally.notes.append(text)
+    progress.note(text)
 
 
 def _strategy(evaluation: Runnable) -> Strategy:

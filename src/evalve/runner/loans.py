@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,24 @@ from evalve.errors import InfrastructureError, LenderError
 from evalve.runner.failing import is_skip
 
 _PASSING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+
+
+@asynccontextmanager
+async def lenders_of_run(
+    lenders: Mapping[str, Lender], at_once: int | None, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """In the block, those that want to know are ready for the run; what they say at its end is told."""
+    begun: list[Any] = []
+    try:
+        for lender in {id(one): one for one in lenders.values()}.values():
+            if hasattr(type(lender), "run_begins"):
+                await lender.run_begins(at_once)  # type: ignore[attr-defined]
+                begun.append(lender)
+        yield
+    finally:
+        for lender in reversed(begun):
+            if text := await lender.run_ends():
+                tell(text)
 
 
 @dataclass(slots=True)

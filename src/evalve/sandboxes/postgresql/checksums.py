@@ -1,0 +1,103 @@
+"""Whether a database is what its template was: an exact proof of every row, sequence and object in it.
+
+A copy has the pages of its template, and every change to a row makes a new version of it, with another place
+or another transaction. So versions are compared, of tables and of PostgreSQL's catalogs, and nothing has to
+be read of what is in them. Even a table that was emptied and filled again with the same rows is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from evalve.sandboxes.postgresql.steps import Steps, quoted
+
+Parts = Mapping[str, str]
+"""What a database is made of, in names, and a digest of each."""
+_CATALOGS = {
+    # Whatever is made or dropped leaves a trace in pg_depend, and whatever is altered in one of the others.
+    # Objects with lower ids are PostgreSQL's own, which only a superuser can change.
+    "pg_class": "oid >= 16384",
+    "pg_attribute": "attrelid >= 16384",
+    "pg_attrdef": "true",
+    "pg_constraint": "oid >= 16384",
+    "pg_default_acl": "true",
+    "pg_depend": "objid >= 16384",
+    "pg_description": "objoid >= 16384 OR objoid = 2200",
+    "pg_enum": "true",
+    "pg_namespace": "true",
+    "pg_policy": "true",
+    "pg_proc": "oid >= 16384",
+    "pg_rewrite": "oid >= 16384",
+    "pg_sequence": "true",
+    "pg_trigger": "true",
+    "pg_type": "oid >= 16384",
+    "pg_largeobject_metadata": "true",
+}
+_TABLES = """
+    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY 1"""
+_SEQUENCES = """
+    SELECT format('%I.%I', schemaname, sequencename),
+        coalesce(last_value || ', true', start_value || ', false')
+    FROM pg_catalog.pg_sequences ORDER BY 1"""
+"""Last number and whether it was taken, as `setval` takes them."""
+
+
+def checksum() -> Steps[dict[str, str]]:
+    """Of the database that is asked."""
+    names = [name for (name,) in (yield _TABLES)]
+    parts = yield from _versions_of(names)
+    return parts | {f"sequence {name}": value for name, value in (yield _SEQUENCES)}
+
+
+def reset_and_check(expected: Parts) -> Steps[list[str]]:
+    """After a rollback: give sequences their numbers back, and tell what is not as it was."""
+    sequences = {name: value for name, value in expected.items() if name.startswith("sequence ")}
+    numbers = [
+        f"pg_catalog.setval({quoted(name.removeprefix('sequence '))}, {to})" for name, to in sequences.items()
+    ]
+    names = [name.removeprefix("table ") for name in expected if name.startswith("table ")]
+    found = yield from _versions_of(names, before=f"SELECT {', '.join(numbers)}; " if numbers else "")
+    return differences(expected, found | sequences)
+
+
+def _versions_of(tables: list[str], before: str = "") -> Steps[dict[str, str]]:
+    catalogs = [(f"pg_catalog.{name}", which) for name, which in _CATALOGS.items()]
+    selects = [_versions(*one) for one in enumerate([*catalogs, *((name, "true") for name in tables)])]
+    rows = yield (
+        f"BEGIN; {before}SET LOCAL row_security = off; "  # what is not seen is an error, and not left out
+        f"{' UNION ALL '.join(selects)}; COMMIT"
+    )
+    told = [versions for _, versions in sorted(rows)]
+    of_catalogs, of_tables = told[: len(catalogs)], told[len(catalogs) :]
+    parts = {"objects": hashlib.blake2b(" ".join(of_catalogs).encode(), digest_size=16).hexdigest()}
+    parts |= {f"table {name}": versions for name, versions in zip(tables, of_tables, strict=True)}
+    if of_catalogs[-1] != "0 0":
+        [(_, parts["large objects"])] = yield _versions(0, ("pg_catalog.pg_largeobject", "true"))
+    return parts
+
+
+def differences(expected: Parts, found: Parts) -> list[str]:
+    """In words, for people."""
+    if expected["objects"] != found["objects"]:
+        return ["tables, functions or other objects differ"]
+    told = []
+    for part in sorted(expected.keys() | found.keys()):
+        if part not in found:
+            told.append(f"{part} is gone")
+        elif part not in expected:
+            told.append(f"{part} is new")
+        elif expected[part] != found[part]:
+            told.append(f"{part} differs")
+    return told
+
+
+def _versions(number: int, which: tuple[str, str]) -> str:
+    """How many rows of a table there are, and a sum over place and transaction of each."""
+    table, condition = which
+    return (
+        f"SELECT {number}, count(*) || ' ' || coalesce(sum(hashtidextended(ctid, xmin::text::bigint)), 0)"
+        f" FROM ONLY {table} WHERE {condition}"
+    )

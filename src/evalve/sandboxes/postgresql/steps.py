@@ -1,0 +1,59 @@
+"""Questions to a database, written once for sync and async code: generators that yield SQL and take rows.
+
+Of several statements at once, the rows are those of the last one that has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg.rows import tuple_row
+
+T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
+Steps = Generator[str, Rows, T]
+
+
+def drive(connection: psycopg.Connection[Any], steps: Steps[T]) -> T:
+    try:
+        sql = next(steps)
+        while True:
+            cursor = connection.cursor(row_factory=tuple_row).execute(sql)
+            rows: Rows = []
+            while True:
+                rows = cursor.fetchall() if cursor.description is not None else rows
+                if not cursor.nextset():
+                    break
+            sql = steps.send(rows)
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T]) -> T:
+    try:
+        sql = next(steps)
+        while True:
+            cursor = await connection.cursor(row_factory=tuple_row).execute(sql)
+            rows: Rows = []
+            while True:
+                rows = await cursor.fetchall() if cursor.description is not None else rows
+                if not cursor.nextset():
+                    break
+            sql = steps.send(rows)
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+def ending_connections_of(role: str) -> Steps[None]:
+    """Of all, and return when they have ended."""
+    yield (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        f" WHERE usename = {quoted(role)} AND pid <> pg_backend_pid()"
+    )
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
