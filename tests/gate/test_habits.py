@@ -123,6 +123,15 @@ def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
     assert period.seconds() == pytest.approx(seconds, rel=0.2)
 
 
+def test_a_date_that_is_cut_to_whole_seconds_makes_no_limit_longer() -> None:
+    period = Period()
+
+    for remaining, full_in_s in ((19, 1.92), (12, 1.35), (3, 1.02), (0, 1.61), (0, 1.24)):
+        period.learn(Stated(20, remaining, 0.0, full_in_s, is_dated=True), 0.0)
+
+    assert period.seconds() == 1.0
+
+
 @pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("retry_after", ["whole", "absent"])
 @pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0, 60.0])

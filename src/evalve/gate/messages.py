@@ -154,6 +154,8 @@ class Stated:
     """How far `remaining` may be from the truth."""
     full_in_s: float | None = None
     """Until the bucket is full again, by the provider's own clock."""
+    is_dated: bool = False
+    """Whether that is counted from the answer's `Date`, which is cut to whole seconds: it may be one less."""
 
 
 ProblemKind = Literal[

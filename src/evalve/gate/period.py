@@ -18,6 +18,8 @@ LEAST_SEEN = 2
 ROUNDED_S = 2.0
 """How much may be added where it is told by dates, in whole seconds: their beginning is cut off, their end
 rounded up."""
+CUT_S = 1.0
+"""… and where only their beginning is."""
 APART = 1.2
 """Two answers that differ by more than this share cannot be about the same bucket."""
 
@@ -41,7 +43,7 @@ class Period:
         was_full = now_s >= self.full_at_s
         self.full_at_s = now_s + full_in_s
         used = limit - remaining
-        rounding_s = ROUNDED_S if float(full_in_s).is_integer() else 0.0
+        rounding_s = ROUNDED_S if float(full_in_s).is_integer() else CUT_S * stated.is_dated
         self.longest_reset_s = max(self.longest_reset_s, full_in_s - rounding_s)
         if remaining < limit / 2 and self.at_most_s >= NEARLY_A_MINUTE_S:
             return  # the limit may be a minute's, and what remains a shallow bucket's

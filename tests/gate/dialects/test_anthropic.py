@@ -216,8 +216,8 @@ def test_each_limit_is_stated_with_its_rounding_and_the_time_to_full() -> None:
     }
 
     assert dialect.stated(headers) == {
-        "requests": Stated(50.0, 49.0, 0.0, 1.0),
-        "input_tokens": Stated(30_000.0, 28_000.0, 500.0, 4.0),
+        "requests": Stated(50.0, 49.0, 0.0, 1.0, is_dated=True),
+        "input_tokens": Stated(30_000.0, 28_000.0, 500.0, 4.0, is_dated=True),
         "output_tokens": Stated(8_000.0, 8_000.0, 500.0, None),
     }
 

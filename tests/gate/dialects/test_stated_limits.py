@@ -34,15 +34,15 @@ def those(*names: str) -> list[Dialect]:
         ),
         (
             {"x-ratelimit-limit": "20", "x-ratelimit-reset": "1794830430", "date": DATE},
-            Stated(20, None, 0.0, 30.0),
+            Stated(20, None, 0.0, 30.0, is_dated=True),
         ),
         (
             {"x-ratelimit-limit": "20", "x-ratelimit-reset": "1794830430500", "date": DATE},
-            Stated(20, None, 0.0, 30.5),
+            Stated(20, None, 0.0, 30.5, is_dated=True),
         ),
         (
             {"x-ratelimit-limit": "20", "x-ratelimit-reset": "2026-11-16T12:00:05Z", "date": DATE},
-            Stated(20, None, 0.0, 5.0),
+            Stated(20, None, 0.0, 5.0, is_dated=True),
         ),
         ({"x-ratelimit-limit": "20", "x-ratelimit-reset": "1794830430"}, Stated(20)),
         ({"x-rate-limit-limit": "7", "x-rate-limit-remaining": "2"}, Stated(7, 2)),

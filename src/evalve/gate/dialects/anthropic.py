@@ -251,7 +251,8 @@ def _stated(headers: Mapping[str, str], prefix: str, rounding: float) -> Stated 
     remaining = count(headers, prefix + "remaining")
     if limit is None and remaining is None:
         return None
-    return Stated(limit, remaining, rounding, seconds_until(headers, prefix + "reset"))
+    full_in_s = seconds_until(headers, prefix + "reset")
+    return Stated(limit, remaining, rounding, full_in_s, is_dated=full_in_s is not None)
 
 
 def _repeats(total: Stated, stated: Mapping[Dimension, Stated]) -> bool:

@@ -77,6 +77,14 @@ def reset_s(headers: Mapping[str, str], name: str) -> float | None:
     return number or None
 
 
+def is_instant(headers: Mapping[str, str], name: str) -> bool:
+    """Whether `reset_s` reads an instant there, not a time."""
+    text = headers.get(name, "").strip()
+    if not text or go_duration_s(text) is not None:
+        return False
+    return max(_numbers(text), default=_EPOCH_FROM_S) >= _EPOCH_FROM_S
+
+
 def _until(instant_s: float | None, headers: Mapping[str, str]) -> float | None:
     """From the `Date` of the answer: both by the provider's clock, so that skew cancels."""
     now_s = _http_date(headers.get("date"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from evalve.gate.dialects.headers import count, reset_s
+from evalve.gate.dialects.headers import count, is_instant, reset_s
 from evalve.gate.messages import Dimension, Stated
 
 _MINUTE_S = 60.0
@@ -61,10 +61,18 @@ def _named(headers: Mapping[str, str], name: str) -> Stated | None:
     remaining = count(headers, f"x-ratelimit-remaining-{name}")
     if limit is None and remaining is None:
         return None
-    return _by_the_minute(limit, remaining, reset_s(headers, f"x-ratelimit-reset-{name}"))
+    return _until_reset(limit, remaining, headers, f"x-ratelimit-reset-{name}")
 
 
-def _by_the_minute(limit: float | None, remaining: float | None, full_in_s: float | None) -> Stated | None:
+def _until_reset(
+    limit: float | None, remaining: float | None, headers: Mapping[str, str], name: str
+) -> Stated | None:
+    return _by_the_minute(limit, remaining, reset_s(headers, name), is_dated=is_instant(headers, name))
+
+
+def _by_the_minute(
+    limit: float | None, remaining: float | None, full_in_s: float | None, *, is_dated: bool = False
+) -> Stated | None:
     """Some models state their limit per day under the same names."""
     if full_in_s is not None and full_in_s > _LONGEST_S:
         return None
@@ -72,7 +80,7 @@ def _by_the_minute(limit: float | None, remaining: float | None, full_in_s: floa
         refilled_a_day = (limit - remaining) / full_in_s * 60 * _MINUTES_A_DAY
         if 0.9 < refilled_a_day / limit < 1.1:
             return None
-    return Stated(limit, remaining, 0.0, full_in_s)
+    return Stated(limit, remaining, 0.0, full_in_s, is_dated and full_in_s is not None)
 
 
 def _tighter(one: Stated | None, other: Stated) -> Stated:
@@ -101,13 +109,13 @@ def _plain(headers: Mapping[str, str]) -> Stated | None:
         said = headers.get(f"{prefix}limit")
         if said is None:
             continue
-        remaining, full_in_s = count(headers, f"{prefix}remaining"), reset_s(headers, f"{prefix}reset")
+        remaining = count(headers, f"{prefix}remaining")
         windows = _windows(said) or _windows(headers.get("ratelimit-policy", ""))
         limit = count({"limit": _without_parameters(said)}, "limit")
         if limit in windows:
             return _in_a_window(limit, remaining, windows[limit])
         if limit:
-            return _by_the_minute(limit, remaining, full_in_s)
+            return _until_reset(limit, remaining, headers, f"{prefix}reset")
     return None
 
 
