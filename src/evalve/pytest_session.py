@@ -334,7 +334,12 @@ class EvalveSession:
         key = evaluation.key(self._folder, variant)
         with self.readings.begun_by_item(key) if self.readings is not None else nullcontext(False) as is_read:
             runnable = self.bound(
-                evaluation, variant, fixtures, leading=leading, parameters=parameters_of(item), resumes=is_read
+                evaluation,
+                variant,
+                fixtures,
+                leading=leading,
+                parameters=parameters_of(item),
+                resumes=is_read,
             )
             try:
                 with self.leaving_the_rest_to_fixtures():

@@ -80,7 +80,9 @@ class Readings:
         """The record of the sample that the test reads; an error where it has none, or a failed one."""
         reading, wanted = self._read_by(request)
         if reading.sample is None:
-            _fail(request, f"reads({wanted.evaluation.name}) names no sample: add its id, or ask for `records`")
+            _fail(
+                request, f"reads({wanted.evaluation.name}) names no sample: add its id, or ask for `records`"
+            )
         self._run_before(wanted, request)
         store, info = self._recorded(wanted, request)
         sample = str(reading.sample)
@@ -88,9 +90,13 @@ class Readings:
             record = store.record_of(info, sample, reading.repeat)
         except NotFound:
             request.node.stash[BROKE] = True
-            _fail(request, f"{info.spec.name} has no record of a sample {sample!r}: is it an id in its dataset?")
+            _fail(
+                request, f"{info.spec.name} has no record of a sample {sample!r}: is it an id in its dataset?"
+            )
         if record.status == "skipped":
-            pytest.skip(f"{info.spec.name}: sample {sample}: {record.failure.message if record.failure else ''}")
+            pytest.skip(
+                f"{info.spec.name}: sample {sample}: {record.failure.message if record.failure else ''}"
+            )
         if not record.ok:
             request.node.stash[BROKE] = True
             whose = f" ({record.failure_class})" if record.failure_class else ""
@@ -156,7 +162,9 @@ class Readings:
             if self._ran(own, wanted, request, wait=False):
                 continue
             others = following(self._groups, own)
-            if not any(self._ran(other, None, request, wait=False) for other in others if self._is_left(other)):
+            if not any(
+                self._ran(other, None, request, wait=False) for other in others if self._is_left(other)
+            ):
                 self._ran(own, wanted, request, wait=True)
         if why := self._ended[wanted.key]:
             request.node.stash[BROKE] = True
@@ -165,9 +173,7 @@ class Readings:
     def _is_left(self, group: Group) -> bool:
         return any(one.key not in self._ended for one in group.members)
 
-    def _ran(
-        self, group: Group, own: Wanted | None, request: pytest.FixtureRequest, *, wait: bool
-    ) -> bool:
+    def _ran(self, group: Group, own: Wanted | None, request: pytest.FixtureRequest, *, wait: bool) -> bool:
         """Whether this process ran something of it now, or its own evaluation has ended."""
         with self._claims.taken(group.name, wait=wait) as claim:
             if claim is None:
