@@ -1,4 +1,4 @@
-"""What the suite needs: a model and a judge, a cache of its own, and a simulated provider where there is no key."""
+"""What the suite needs: a cache of its own, a judge, and a simulated provider where there is no key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def suite() -> Any:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """A simulated provider at the same address as last time, if it can be had: the cache knows calls by it."""
+    """A simulated provider, at the address of last time if it is free: the cache knows calls by it."""
     from provider import behaviour
 
     noted = Path(os.environ["EVALVE_CACHE_DIR"]) / "simulated_port"

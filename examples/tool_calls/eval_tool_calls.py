@@ -1,4 +1,4 @@
-"""Does the model choose the right tools, with the right arguments? Four tests for each case, which share its one call."""
+"""Does the model choose the right tools, with the right arguments? Four tests share the call of each case."""
 
 from __future__ import annotations
 

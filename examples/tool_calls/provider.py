@@ -1,6 +1,6 @@
 """The simulated model: it makes the expected calls, except where answers.yaml says what it gets wrong.
 
-`python provider.py` serves it until Ctrl-C, for other programs; the tests start their own where there is no key.
+`python provider.py` serves it until Ctrl-C, for other programs; tests without a key start their own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _verdict(parts: dict[str, str], *, of_arguments: bool) -> bool:
 
 
 def _fits(given: Any, expected: dict[str, Any]) -> bool:
-    """A judge minds what is lacking or wrong, and not a message in other words or a limit nobody asked for."""
+    """A judge minds what is lacking or wrong, and not what is said in addition."""
     return isinstance(given, dict) and all(given.get(name) == value for name, value in expected.items())
 
 

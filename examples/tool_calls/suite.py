@@ -1,4 +1,4 @@
-"""The cases, and one evaluation for each resource: each case is one call, scored by rules and, if wanted, by a judge."""
+"""The cases, and an evaluation for each resource: one call a case, scored by rules and perhaps by a judge."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evalve.evaluators import llm_tool_arguments, llm_tool_selection, tool_score
 HERE = Path(__file__).parent
 MODEL = "anthropic/claude-sonnet-5"
 SYSTEM = (
-    "You operate Lantern, an observability service, with its tools. Call the tools that the request needs, all"
-    " of them at once and in the order in which they shall happen, with the arguments that it states and no"
-    " others. Answer in words where no tool is needed."
+    "You operate Lantern, an observability service, with its tools. Call the tools that the request needs,"
+    " all of them at once and in the order in which they shall happen, with the arguments that it states and"
+    " no others. Answer in words where no tool is needed."
 )
 
 

@@ -495,7 +495,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _exit_code(config: pytest.Config, exitstatus: int) -> int:
-    """A sample that broke says nothing about what is evaluated; a missed gate that no test told says it here."""
+    """A sample that broke says nothing of what is evaluated; a missed gate counts though no test tells it."""
     readers = list(_reports(config, "evalve_ran"))
     if any(report.evalve_broke for report in readers):
         return EXIT_BROKE

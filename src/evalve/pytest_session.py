@@ -123,7 +123,7 @@ class EvalveSession:
     # -- before and after
 
     def begin(self, items: Sequence[pytest.Item], readers: Sequence[pytest.Item] = ()) -> None:
-        """Check the items and take the experiment, before anything is spent; `readers` are tests that read."""
+        """Check the items and take the experiment, before anything is spent; `readers` are tests."""
         try:
             self._begin(items, readers)
         except pytest.UsageError as error:

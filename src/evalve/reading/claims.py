@@ -1,7 +1,7 @@
 """Which process of a session runs what: a locked file for each group of evaluations.
 
-The kernel holds the lock, and gives it to the next where a process dies, so that nobody waits for the dead. The file
-says which evaluations have ended, and why one broke.
+The kernel holds the lock, and gives it to the next where a process dies, so that nobody waits for the dead.
+The file says which evaluations have ended, and why one broke.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def reads(evaluation: Callable[..., Any], sample: object = None, *, repeat: int 
     name = getattr(evaluation, "__name__", repr(evaluation))
     if getattr(evaluation, MARK, None) is None:
         raise DeclarationError(
-            f"{caller()}: reads({name}): that is not an evaluation; decorate it with @foreach(columns, dataset)"
+            f"{caller()}: reads({name}): that is not an evaluation; decorate it with"
+            " @foreach(columns, dataset)"
         )
     if as_called(evaluation).is_method:
         raise DeclarationError(

@@ -1,6 +1,6 @@
-"""The records that tests read: whoever comes first runs the evaluation, the others wait, or help with the next.
+"""The records that tests read: whoever comes first runs the evaluation, the others wait, or run the next.
 
-Nobody who holds a group waits for another one, so nobody waits for ever; and who dies gives back what it held.
+Nobody who holds a group waits for another one, so nobody waits for ever. Who dies gives back what it held.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Readings:
 def _is_ours(item: pytest.Item, fixture: str) -> bool:
     """Whether the test would get the plugin's fixture of the name, and not a person's own."""
     found = item.session._fixturemanager.getfixturedefs(fixture, item)
-    return bool(found) and found[-1].func.__module__ == "evalve.pytest_plugin"
+    return found is not None and len(found) > 0 and found[-1].func.__module__ == "evalve.pytest_plugin"
 
 
 def _fail(request: pytest.FixtureRequest, text: str) -> NoReturn:
