@@ -81,7 +81,9 @@ def main() -> None:
     with simulator.start_in_thread() as provider:
         print(json.dumps({"url": provider.url}), flush=True)
         over.wait()
-    print(json.dumps({"completed": provider.stats.completed, "refused": provider.stats.refused}), flush=True)
+    seen = provider.stats
+    told = {"completed": seen.completed, "refused": seen.refused, "answered_again": seen.answered_again}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

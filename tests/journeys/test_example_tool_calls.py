@@ -1,0 +1,117 @@
+"""`examples/tool_calls`: the simulated model misses what it is told to, and the suite reports just that."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from project import Project
+
+from evalve.evaluators.tools import KINDS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tool_calls"
+SCRIPTED = yaml.safe_load((EXAMPLE / "answers.yaml").read_text(encoding="utf-8"))
+CASES = yaml.safe_load((EXAMPLE / "cases.yaml").read_text(encoding="utf-8"))
+IDS = {f"{resource}-{name}" for resource, cases in CASES.items() for name in cases}
+
+
+@pytest.fixture
+def suite(project: Project) -> Project:
+    for path in EXAMPLE.iterdir():
+        if path.is_file():
+            shutil.copy(path, project.folder)
+    return project
+
+
+@contextmanager
+def provider(suite: Project, *flags: str) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
+    """The simulated model as a process: the environment for whoever asks it; at the end, what it saw."""
+    seen: list[dict[str, Any]] = []
+    with suite.started("provider.py", "--latency-s", "0.01", *flags) as running:
+        running.has_written("url", to="out")
+        environ = {
+            "ANTHROPIC_BASE_URL": json.loads(suite.read("out"))["url"],
+            "ANTHROPIC_API_KEY": "any",
+            "EVALVE_STATE_DIR": str(suite.folder / "state"),
+        }
+        yield environ, seen
+        running.interrupt()
+        seen.append(json.loads(running.end().out.splitlines()[-1]))
+
+
+def failed(suite: Project, name: str) -> set[str]:
+    return {test for test, case in suite.junit(name).items() if case.find("failure") is not None}
+
+
+def test_every_kind_of_miss_occurs_in_three_cases_at_least() -> None:
+    kinds = Counter(kind for script in SCRIPTED.values() for kind in script["misses"])
+
+    assert len(IDS) == 60
+    assert len(CASES) == 12
+    assert SCRIPTED.keys() <= IDS
+    assert set(kinds) == set(KINDS)
+    assert min(kinds.values()) >= 3
+
+
+def test_the_suite_reports_exactly_what_is_scripted_and_the_tests_of_a_case_share_its_call(
+    suite: Project,
+) -> None:
+    with provider(suite) as (environ, seen):
+        ended = suite.pytest("--known-misses", "known_misses.txt", "--experiment", "all", **environ)
+        cached = suite.pytest("-n", "2", "-q", "--junitxml=cached.xml", **environ, EVALVE_CACHE="read")
+
+    known = set(suite.read("known_misses.txt").split())
+    assert (ended.code, ended.outcomes) == (0, {"passed": 254 - len(known), "xfailed": len(known)})
+    found = {
+        record["sample_id"]: sorted(score["metadata"].get("miss_counts", {}))
+        for record in suite.records("all")
+        for score in record["scores"]
+        if score["name"] == "tool_call_match"
+    }
+    assert {id: kinds for id, kinds in found.items() if kinds} == {
+        id: sorted(script["misses"]) for id, script in SCRIPTED.items()
+    }
+    assert "\n".join(ended.summary).count("\n  5 calls; ") == len(CASES)
+    assert (seen[0]["refused"], seen[0]["answered_again"]) == (0, 0)
+    assert (cached.code, failed(suite, "cached.xml")) == (1, known)
+    assert (suite.folder / ".tool_call_cache" / "responses.db").exists()
+
+
+def test_four_workers_keep_one_limit_and_find_what_one_by_one_finds(suite: Project) -> None:
+    flags = ("-q", "--no-header", "-k", "basic")
+    with provider(suite, "--requests-per-minute", "3600") as (environ, seen):
+        environ |= {"EVAL_USE_CACHE": "false", "ANTHROPIC_RPM_LIMIT": "3600"}
+        four = suite.pytest(*flags, "-n", "4", "--junitxml=four.xml", **environ)
+        one = suite.pytest(*flags, "--max-concurrency", "1", "--junitxml=one.xml", **environ)
+
+    known = {test for test in suite.read("known_misses.txt").split() if "basic" in test}
+    assert (four.code, one.code) == (1, 1)
+    assert four.outcomes == {"passed": 120 - len(known), "failed": len(known)}
+    assert failed(suite, "four.xml") == failed(suite, "one.xml") == known
+    assert (seen[0]["completed"], seen[0]["refused"]) == (2 * len(IDS), 0)
+
+
+def test_without_a_key_it_simulates_a_model_by_itself_and_runs_one_resource(suite: Project) -> None:
+    first = suite.pytest("-k", "triggers", "-m", "basic", "--known-misses", "known_misses.txt")
+    again = suite.pytest("-k", "triggers", "-m", "basic", "--known-misses", "known_misses.txt")
+    nobody = suite.pytest("-k", "boards", "-m", "basic", "--cache", "read")
+
+    assert first.outcomes == {"passed": 7, "xfailed": 3, "deselected": 244}
+    assert "no ANTHROPIC_API_KEY, so a simulated model answers at http://127.0.0.1:" in first.out
+    assert "5 calls, 5 of them cached" in again.out
+    assert [record["sample_id"].split("-")[0] for record in suite.records()] == ["boards"] * 5
+    assert (nobody.code, nobody.outcomes) == (7, {"errors": 10, "deselected": 244})
+
+
+def test_its_makefile_has_what_a_person_types(suite: Project) -> None:
+    targets = suite.read("Makefile")
+
+    for target, flags in (("eval", ""), ("eval-fast", " -k basic"), ("eval-parallel", " -n 4 -k basic")):
+        assert f"\n{target}:\n\t$(PYTEST) eval_tool_calls.py $(FLAGS){flags}\n" in targets
