@@ -61,10 +61,9 @@ def _fits(given: Any, expected: dict[str, Any]) -> bool:
     return isinstance(given, dict) and all(given.get(name) == value for name, value in expected.items())
 
 
-def behaviour(latency_s: float, requests_per_minute: float | None = None, depth_s: float = 1.0) -> Behaviour:
-    limits = (
-        Limits(requests_per_minute=requests_per_minute, depth_s=depth_s) if requests_per_minute else Limits()
-    )
+def behaviour(latency_s: float, **per_minute: float | None) -> Behaviour:
+    """Limits hold a second's worth, so that a short run meets them."""
+    limits = Limits(**per_minute, depth_s=1.0)  # type: ignore[arg-type]
     return Behaviour(answers=answered, latency=Latency(latency_s), limits=limits)
 
 
@@ -73,11 +72,17 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency-s", type=float, default=0.2)
     parser.add_argument("--requests-per-minute", type=float)
+    parser.add_argument("--input-tokens-per-minute", type=float)
     asked = parser.parse_args()
+    behaves = behaviour(
+        asked.latency_s,
+        requests_per_minute=asked.requests_per_minute,
+        input_tokens_per_minute=asked.input_tokens_per_minute,
+    )
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    simulator = Simulator(behaviour(asked.latency_s, asked.requests_per_minute), port=asked.port)
+    simulator = Simulator(behaves, port=asked.port)
     with simulator.start_in_thread() as provider:
         print(json.dumps({"url": provider.url}), flush=True)
         over.wait()
