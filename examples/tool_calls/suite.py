@@ -12,7 +12,7 @@ import yaml
 from api import ALL_TOOLS
 
 from evalve import ForEach, Result
-from evalve.evaluators import llm_tool_arguments, llm_tool_selection, tool_scores
+from evalve.evaluators import llm_tool_arguments, llm_tool_selection, tool_schema_valid, tool_scores
 
 HERE = Path(__file__).parent
 MODEL = "anthropic/claude-sonnet-5"
@@ -62,6 +62,13 @@ def _read(path: Path) -> Iterator[Case]:
 
 CASES = list(_read(HERE / "cases.yaml"))
 RESOURCES = list(dict.fromkeys(case.resource for case in CASES))
+FITS = {
+    resource: tool_schema_valid(
+        [call for case in CASES if case.resource == resource for call in case.calls], ALL_TOOLS
+    )
+    for resource in RESOURCES
+}
+"""Whether the expected calls are calls that the tools take: known before anybody is asked."""
 
 
 async def ask(request: str, case: Case, model: Any, judge: Any) -> Result:

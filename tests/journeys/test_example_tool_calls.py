@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import Project
+from project import Ended, Project
 
 from evalve.evaluators.tools import KINDS
 
@@ -108,6 +110,45 @@ def test_without_a_key_it_simulates_a_model_by_itself_and_runs_one_resource(suit
     assert "5 calls, 5 of them cached" in again.out
     assert [record["sample_id"].split("-")[0] for record in suite.records()] == ["boards"] * 5
     assert (nobody.code, nobody.outcomes) == (7, {"errors": 10, "deselected": 244})
+
+
+WORKFLOW = EXAMPLE.parents[1] / ".github" / "workflows" / "evals.yml"
+
+
+def steps(job: str) -> dict[str, str]:
+    """The commands of a job's steps, by name."""
+    workflow = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return {step["name"]: step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step}
+
+
+def bash(suite: Project, script: str, **environ: str) -> Ended:
+    """As CI runs it, with our interpreter's programs before others."""
+    suite.write("step.sh", script)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    program = "import subprocess, sys; sys.exit(subprocess.call(['bash', '-eo', 'pipefail', 'step.sh']))"
+    return suite.python("-c", program, PATH=path, GITHUB_STEP_SUMMARY="summary.md", **environ)
+
+
+def test_the_workflow_tells_a_missed_case_from_a_broken_one_and_writes_a_summary(suite: Project) -> None:
+    fast = steps("eval-fast")
+    alone = fast["Evaluate"].replace("-n 4", "").replace("-k basic", "-k 'basic and recipients'")
+
+    passed = bash(suite, fast["Evaluate"])
+    summary = bash(suite, fast["Summary"])
+    written = suite.read("summary.md")
+    (suite.folder / "known_misses.txt").write_text("")
+    missed = bash(suite, alone.replace("tool-calls", "missed"))
+    broken = bash(suite, alone.replace("tool-calls", "broken"), EVALVE_CACHE_DIR="empty", EVALVE_CACHE="read")
+
+    assert (passed.code, summary.code, missed.code, broken.code) == (0, 0, 1, 7)
+    assert "| recipients\\[anthropic" in written or "| recipients[anthropic" in written
+    assert "| bad JSON | " in written
+    assert "### Wrong: " in written
+    assert "::error title=Missed::" in missed.out
+    assert "::error title=Broken::" in broken.out
+    assert len(suite.junit("evals.xml")) == 10
+    assert steps("eval-full").keys() == fast.keys()
+    assert "basic" not in steps("eval-full")["Evaluate"]
 
 
 def test_its_makefile_has_what_a_person_types(suite: Project) -> None:
