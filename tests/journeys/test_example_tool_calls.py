@@ -101,15 +101,11 @@ def test_four_workers_keep_one_limit_and_find_what_one_by_one_finds(suite: Proje
 
 
 def test_without_a_key_it_simulates_a_model_by_itself_and_runs_one_resource(suite: Project) -> None:
-    first = suite.pytest("-k", "triggers", "-m", "basic", "--known-misses", "known_misses.txt")
-    again = suite.pytest("-k", "triggers", "-m", "basic", "--known-misses", "known_misses.txt")
-    nobody = suite.pytest("-k", "boards", "-m", "basic", "--cache", "read")
+    ended = suite.pytest("-k", "triggers", "-m", "basic", "--known-misses", "known_misses.txt")
 
-    assert first.outcomes == {"passed": 7, "xfailed": 3, "deselected": 244}
-    assert "no ANTHROPIC_API_KEY, so a simulated model answers at http://127.0.0.1:" in first.out
-    assert "5 calls, 5 of them cached" in again.out
-    assert [record["sample_id"].split("-")[0] for record in suite.records()] == ["boards"] * 5
-    assert (nobody.code, nobody.outcomes) == (7, {"errors": 10, "deselected": 244})
+    assert ended.outcomes == {"passed": 7, "xfailed": 3, "deselected": 244}
+    assert "no ANTHROPIC_API_KEY, so a simulated model answers at http://127.0.0.1:" in ended.out
+    assert [record["sample_id"].split("-")[0] for record in suite.records()] == ["triggers"] * 5
 
 
 WORKFLOW = EXAMPLE.parents[1] / ".github" / "workflows" / "evals.yml"
@@ -141,10 +137,11 @@ def test_the_workflow_tells_a_missed_case_from_a_broken_one_and_writes_a_summary
     broken = bash(suite, alone.replace("tool-calls", "broken"), EVALVE_CACHE_DIR="empty", EVALVE_CACHE="read")
 
     assert (passed.code, summary.code, missed.code, broken.code) == (0, 0, 1, 7)
-    assert "| recipients\\[anthropic" in written or "| recipients[anthropic" in written
+    assert "| recipients[anthropic" in written
     assert "| bad JSON | " in written
     assert "### Wrong: " in written
     assert "::error title=Missed::" in missed.out
+    assert "5 calls, 5 of them cached" in missed.out
     assert "::error title=Broken::" in broken.out
     assert len(suite.junit("evals.xml")) == 10
     assert steps("eval-full").keys() == fast.keys()
