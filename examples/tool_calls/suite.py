@@ -83,9 +83,11 @@ async def ask(request: str, case: Case, model: Any, judge: Any) -> Result:
         forbidden=case.forbidden,
     )
     if judge is not None:
-        given = {"question": request, "tools": ALL_TOOLS, "model": judge}
+        names = {call.name for call in answer.tool_calls}
+        called = [tool for tool in ALL_TOOLS if tool["name"] in names]
         scores += await asyncio.gather(
-            llm_tool_selection(answer, case.calls, **given), llm_tool_arguments(answer, case.calls, **given)
+            llm_tool_selection(answer, case.calls, question=request, tools=ALL_TOOLS, model=judge),
+            llm_tool_arguments(answer, case.calls, question=request, tools=called, model=judge),
         )
     return Result(*scores, prompt=request, response=answer)
 

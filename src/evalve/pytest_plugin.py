@@ -445,7 +445,7 @@ def pytest_runtest_makereport(
         session = _evalve(item.config)
         report.evalve = session.told.get(item.nodeid)  # type: ignore[attr-defined]
         report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
-    elif SESSION in item.config.stash and call.when == "setup" and _evalve(item.config).readings is not None:
+    elif SESSION in item.config.stash and _evalve(item.config).readings is not None:
         from evalve.reading.readings import BROKE
 
         session = _evalve(item.config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -106,6 +107,9 @@ def test_without_a_key_it_simulates_a_model_by_itself_and_runs_one_resource(suit
     assert ended.outcomes == {"passed": 7, "xfailed": 3, "deselected": 244}
     assert "no ANTHROPIC_API_KEY, so a simulated model answers at http://127.0.0.1:" in ended.out
     assert [record["sample_id"].split("-")[0] for record in suite.records()] == ["triggers"] * 5
+    planned = suite.evalve("plan", "eval_tool_calls.py::triggers")
+    assert planned.code == 0
+    assert re.search(r"^triggers +5 +5 ", planned.out, re.MULTILINE)
 
 
 WORKFLOW = EXAMPLE.parents[1] / ".github" / "workflows" / "evals.yml"

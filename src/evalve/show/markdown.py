@@ -102,7 +102,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """One line in which nothing is taken for Markdown or HTML that a table or a page would fall for."""
-    plain = shortened(" ".join(visible(text).split()), _REASON_WIDTH)
+    plain = shortened(visible(" ".join(text.split())), _REASON_WIDTH)
     for sign in ("\\", "|", "`", "*", "<", "#"):
         plain = plain.replace(sign, f"\\{sign}")
     return plain.replace("](", "]\\(")
