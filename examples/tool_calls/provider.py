@@ -34,7 +34,7 @@ def answered(ask: Any) -> Answer | str | None:
         return None
     is_right = _verdict(parts, of_arguments="Judge the arguments" in content)
     reason = "It does what is asked for." if is_right else "It does not do what is asked for."
-    return json.dumps({"reasoning": reason, "verdict": "yes" if is_right else "no"})
+    return json.dumps({"reason": reason, "verdict": "yes" if is_right else "no"})
 
 
 def _calls(case_id: str, expected: list[dict[str, Any]]) -> Answer:
