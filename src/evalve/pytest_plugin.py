@@ -296,9 +296,16 @@ def model(request: pytest.FixtureRequest) -> Any:
     """The model that `--model` names, ready to be asked; with several, one variant for each."""
     from evalve.gating import model as open_model
 
+    chosen = _models(request.config)
     name = getattr(request, "param", None)
-    if name is None and len(chosen := _models(request.config)) == 1:
+    if name is None and len(chosen) == 1:
         name = chosen[0]  # asked for by a test that reads an evaluation
+    if name is None and chosen:
+        pytest.fail(
+            f"{request.node.nodeid} reads an evaluation that asks for a model, and {len(chosen)} were chosen:"
+            " let the test ask for `model` too, so that there is one for each",
+            pytrace=False,
+        )
     if name is None:
         pytest.fail(
             f"{request.node.nodeid} asks for a model, and none was chosen: "

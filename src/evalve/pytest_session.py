@@ -405,7 +405,7 @@ class EvalveSession:
                 progress=progress or self.showing(options),
                 folder=self._folder,
                 give_up=None if self._worker is not None else self._give_up,
-                purse=self._purse,
+                purse=self._purse if budget is None else None,
                 budget=budget,
             )
         except Exception as error:
@@ -471,6 +471,17 @@ class EvalveSession:
             return options
         used_usd = self._purse.spent_usd + self._purse.spent_by_fixtures_usd()
         return replace(options, budget_usd=max(0.0, for_all_usd - used_usd))
+
+    @contextmanager
+    def spending_together(self, asked: Sequence[Options]) -> Iterator[SharedBudget | None]:
+        """One budget for evaluations beside each other: the smallest that one of them has."""
+        limits_usd = [options.budget_usd for options in asked if options.budget_usd is not None]
+        budget = SharedBudget(min(limits_usd)) if limits_usd else None
+        with self.leaving_the_rest_to_fixtures():
+            try:
+                yield budget
+            finally:
+                self._purse.spent_usd += budget.used_usd() if budget is not None else 0.0
 
     @contextmanager
     def leaving_the_rest_to_fixtures(self) -> Iterator[None]:

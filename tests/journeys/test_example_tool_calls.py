@@ -112,6 +112,16 @@ def test_without_a_key_it_simulates_a_model_by_itself_and_runs_one_resource(suit
     assert re.search(r"^triggers +5 +5 ", planned.out, re.MULTILINE)
 
 
+def test_evaluations_side_by_side_spend_one_budget(suite: Project) -> None:
+    ended = suite.pytest("-k", "(triggers or boards) and basic", "--budget-usd", "0.04")
+
+    assert ended.code == 2
+    assert "the budget of 0.04 USD is used up" in ended.out
+    spent_usd = [float(usd) for usd in re.findall(r"tokens; ([\d.]+) USD", ended.out)]
+    assert len(spent_usd) == 2
+    assert 0 < sum(spent_usd) <= 0.04
+
+
 WORKFLOW = EXAMPLE.parents[1] / ".github" / "workflows" / "evals.yml"
 
 

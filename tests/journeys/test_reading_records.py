@@ -289,3 +289,36 @@ def test_ctrl_c_ends_who_runs_and_who_waits_and_the_next_run_goes_on(
     assert "Traceback" not in ended.all
     assert again.outcomes == {"passed": 6}
     assert "slow  6/6 done, 2 of them before" in "\n".join(again.summary)
+
+
+MODELS = """
+    from evalve import Result, Score, foreach, reads
+
+    @foreach("id", ["a"])
+    async def eval_named(id, model):
+        return Result(Score("score", True), response=model.name)
+
+    @reads(eval_named, "a")
+    def test_of_each(record, model):
+        assert record.response == model.name
+
+    @reads(eval_named, "a")
+    def test_of_one(record):
+        assert record.response == "anthropic/one"
+"""
+
+
+def test_tests_that_ask_for_the_model_read_the_variant_of_each(project: Project) -> None:
+    project.write("eval_models.py", MODELS)
+
+    one = project.pytest("--model", "anthropic/one", "--experiment", "one")
+    two = project.pytest("--model", "anthropic/one", "--model", "anthropic/two", "--experiment", "two")
+
+    assert (one.code, one.outcomes) == (0, {"passed": 3})
+    assert [record["evaluation"] for record in project.records("one")] == ["eval_named[anthropic/one]"]
+    assert (two.code, two.outcomes) == (7, {"passed": 4, "error": 1})
+    assert "2 were chosen: let the test ask for `model` too, so that there is one for each" in two.out
+    assert sorted(record["response"] for record in project.records("two")) == [
+        "anthropic/one",
+        "anthropic/two",
+    ]

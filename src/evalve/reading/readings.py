@@ -197,8 +197,9 @@ class Readings:
         for one in left:
             try:
                 fixtures = {name: request.getfixturevalue(name) for name in one.fixtures}
-            except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+            except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
                 if one == own:
+                    request.node.stash[BROKE] = not isinstance(error, pytest.skip.Exception)
                     raise
                 continue
             parameters = {"model": one.variant[1:-1]} if one.variant else {}
@@ -212,14 +213,14 @@ class Readings:
     def _run(self, bound: Sequence[tuple[Wanted, Runnable]], nodeid: str) -> dict[str, str]:
         """Side by side, sharing one window; why each broke, or nothing, by key."""
         self._session.refuse_if_told_so()
-        outcomes: list[tuple[str, Told | None, Outcome | None, str]] = []
+        outcomes: list[_Ended] = []
 
         async def run_all() -> None:
             outcomes.extend(await self._run_together(bound))
 
-        with forwarding_interrupts() as context, self._session.leaving_the_rest_to_fixtures():
+        with forwarding_interrupts() as context:
             self._session.run_for_tests(run_all(), context)
-        told = [one.to_plain() for _, one, _, _ in outcomes if one is not None]
+        told = [one.to_plain() for _, one, _, _ in outcomes]
         self._session.ran_for.setdefault(nodeid, []).extend(told)
         for _, _, outcome, _ in outcomes:
             if outcome is not None and (outcome.interrupted or outcome.stop_reason):
@@ -227,31 +228,23 @@ class Readings:
                 raise pytest.exit.Exception(reason, returncode=int(pytest.ExitCode.INTERRUPTED))
         return {key: why for key, _, _, why in outcomes}
 
-    async def _run_together(
-        self, bound: Sequence[tuple[Wanted, Runnable]]
-    ) -> list[tuple[str, Told | None, Outcome | None, str]]:
+    async def _run_together(self, bound: Sequence[tuple[Wanted, Runnable]]) -> list[_Ended]:
         places = places_for([(one.evaluation, runnable.options) for one, runnable in bound])
-        limits_usd = [runnable.options.budget_usd for _, runnable in bound]
-        limit_usd = min((usd for usd in limits_usd if usd is not None), default=None)
-        budget = SharedBudget(limit_usd) if limit_usd is not None and len(bound) > 1 else None
         progress = OnceTold(self._session.showing(bound[0][1].options))
-        if places is None:
-            return [await self._run_one(one, runnable, progress, None) for one, runnable in bound]
-        shared = asyncio.Semaphore(places)
-        sharing = [
-            replace(runnable, strategy=Sharing(strategy_of(one.evaluation, runnable.options), shared))
-            for one, runnable in bound
-        ]
-        return await asyncio.gather(
-            *(
-                self._run_one(one, runnable, progress, budget)
-                for (one, _), runnable in zip(bound, sharing, strict=True)
+        with self._session.spending_together([runnable.options for _, runnable in bound]) as budget:
+            if places is None:
+                return [await self._run_one(one, runnable, progress, budget) for one, runnable in bound]
+            shared = asyncio.Semaphore(places)
+            return await asyncio.gather(
+                *(
+                    self._run_one(one, _sharing(one, runnable, shared), progress, budget)
+                    for one, runnable in bound
+                )
             )
-        )
 
     async def _run_one(
         self, one: Wanted, runnable: Runnable, progress: Progress, budget: SharedBudget | None
-    ) -> tuple[str, Told | None, Outcome | None, str]:
+    ) -> _Ended:
         label = f"{one.key} in {os.getpid()}"
         try:
             told, outcome = await self._session.recorded(
@@ -277,6 +270,14 @@ class Readings:
                 )
             self._store_infos[wanted.key] = store, found[wanted.key]
         return self._store_infos[wanted.key]
+
+
+_Ended = tuple[str, Told, Outcome | None, str]
+"""Key, what to tell, what came of it, and why it broke or nothing."""
+
+
+def _sharing(one: Wanted, runnable: Runnable, places: asyncio.Semaphore) -> Runnable:
+    return replace(runnable, strategy=Sharing(strategy_of(one.evaluation, runnable.options), places))
 
 
 def _is_ours(item: pytest.Item, fixture: str) -> bool:
