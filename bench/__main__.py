@@ -33,6 +33,7 @@ BENCHMARKS = (
     "tool_calls",
     "traces",
     "faults",
+    "batches",
     "kill_and_resume",
     "statistics",
 )

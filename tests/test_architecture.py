@@ -41,6 +41,7 @@ KERNEL = {
 }
 WIRING = {
     "agent_wiring",
+    "batches",
     "cases",
     "checking",
     "experiments",

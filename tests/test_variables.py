@@ -30,7 +30,8 @@ SOURCES = Path(evalve.__file__).parent
         ("EVALVE_LIMTS_OPENAI_RPM", "; did you mean EVALVE_LIMITS_OPENAI_RPM?"),
         (
             "EVALVE_LIMITS_OPENAI_XYZ",
-            "; a limit's name ends with one of TIER, RPM, ITPM, OTPM, TPM, CONCURRENCY, BURST_S, ACCOUNT",
+            "; a limit's name ends with one of TIER, RPM, ITPM, OTPM, TPM, CONCURRENCY, BURST_S, ACCOUNT,"
+            " BATCH_SIZE, BATCH_QUEUE",
         ),
         ("EVALVE_ZZZ", ""),
     ],

@@ -111,7 +111,7 @@ _HOMES = {
     "run": "evalve.wiring",
     "trace": "evalve.tracing",
 }
-_MODULES = ("concurrency", "errors", "evaluators", "metrics", "simulator", "storage", "testing")
+_MODULES = ("batches", "concurrency", "errors", "evaluators", "metrics", "simulator", "storage", "testing")
 
 __version__ = "0.1.0"
 __all__ = [

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # argparse has no public name for it, and at run time it take
 DEFAULT_STORAGE = ".evalve/evalve.db"
 STATUSES = ("complete", "partial", "running")
 _HIGHEST_PORT = 65535
+BATCH_ACTIONS = ("list", "status", "wait", "cancel", "fetch")
 CACHE_ACTIONS = ("stats", "clear", "path", "verify")
 
 EXAMPLES = """\
@@ -115,6 +116,7 @@ def _run_options() -> str:
     lines = ["options, beside those of pytest:"]
     for option in OPTIONS:
         metavar = f" {option.metavar}" if option.metavar else ""
+        metavar = f"[={option.metavar}]" if option.bare else metavar
         names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
         lines.append(f"  {names}{metavar}\n      {option.help.replace('%%', '%')}")
     return "\n".join(lines)
@@ -236,6 +238,9 @@ def _add_planning(verbs: Verbs) -> None:
     plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")
     plan.add_argument("--output-tokens", type=_amount, metavar="X", help="per call")
     plan.add_argument("--latency-s", type=_amount, metavar="X", help="how long a call takes")
+    plan.add_argument(
+        "--deadline", metavar="TIME", help="when it must be over, as in 2h: live or in batches?"
+    )
     plan.add_argument("--tier", metavar="T", help="only this tier, as in 1 or build")
     plan.add_argument("--json", action="store_true", help="for machines")
 
@@ -251,6 +256,7 @@ def _add_gate(verbs: Verbs) -> None:
         "--forget", metavar="SCOPE", help="HOST/KEY-HASH/MODEL, or a part that only one has: learn it anew"
     )
     _add_cache(verbs)
+    _add_batch(verbs)
     _add_gateway(verbs)
     verbs.add_parser("simulate", help="a provider to try against, with limits, latency and faults")
 
@@ -273,6 +279,24 @@ def _add_gateway(verbs: Verbs) -> None:
     )
     gateway.add_argument("--budget-usd", type=_amount, metavar="USD", help="refuse calls beyond this")
     gateway.add_argument("--json", action="store_true", help="a line at the start and one at the end")
+
+
+def _add_batch(verbs: Verbs) -> None:
+    batch = verbs.add_parser(
+        "batch", help="batches at providers: list, status, wait, cancel, fetch (--batch makes them)"
+    )
+    actions = batch.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    listing = actions.add_parser("list", help="all of this machine, newest first; asks no provider")
+    status = actions.add_parser("status", help="one, as its provider shows it now")
+    wait = actions.add_parser("wait", help="until batches have ended and their answers are in the cache")
+    cancel = actions.add_parser("cancel", help="end one; what is done of it is paid for and can be fetched")
+    fetch = actions.add_parser("fetch", help="put the answers of one that has ended into the cache")
+    wait.add_argument("ids", nargs="*", metavar="ID", help="(default: all that have not ended)")
+    for one in (status, cancel, fetch):
+        one.add_argument("id", metavar="ID|latest", help="ours, the provider's, or the beginning of ours")
+    for one in (listing, status, wait, cancel, fetch):
+        one.add_argument("--json", action="store_true", help="for machines")
+    fetch.add_argument("--output", metavar="FILE", help="write the results there as JSON lines; - for stdout")
 
 
 def _add_cache(verbs: Verbs) -> None:

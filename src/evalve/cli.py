@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
-from evalve.arguments import CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
+from evalve.arguments import BATCH_ACTIONS, CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
 from evalve.contracts import ExperimentInfo, Store
 from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.experiments.configuration import configuration_file, project_folder, read_configuration
@@ -86,8 +86,9 @@ def _command(arguments: list[str]) -> int:
     if verb == "simulate":
         return _simulate(arguments[place + 1 :])
     _refuse_unknown("command", verb, ["run", *_VERBS, "simulate"])
-    if verb == "cache" and (inner := _place_of_verb(arguments[place + 1 :])) is not None:
-        _refuse_unknown("cache action", arguments[place + 1 + inner], CACHE_ACTIONS)
+    actions = {"cache": CACHE_ACTIONS, "batch": BATCH_ACTIONS}.get(verb)
+    if actions and (inner := _place_of_verb(arguments[place + 1 :])) is not None:
+        _refuse_unknown(f"{verb} action", arguments[place + 1 + inner], actions)
     return _VERBS[verb](parsed(arguments))
 
 
@@ -335,6 +336,12 @@ def _cache(said: argparse.Namespace) -> int:
     return gate_commands.cache(said, agreed=lambda question: _agreed(question, to="clear"), width=_width())
 
 
+def _batch(said: argparse.Namespace) -> int:
+    from evalve.batches import verbs
+
+    return verbs.batch(said, width=_width())
+
+
 def _gateway(said: argparse.Namespace) -> int:
     from evalve import gate_commands
 
@@ -393,6 +400,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "plan": _plan,
     "limits": _limits,
     "cache": _cache,
+    "batch": _batch,
     "gateway": _gateway,
 }
 

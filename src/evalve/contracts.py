@@ -290,6 +290,9 @@ class InFlight(Protocol):
 
     def begins(self, sample_id: str, repeat: int) -> None: ...
     def ended(self, sample_id: str, repeat: int) -> None: ...
+    def rests(self, sample_id: str, repeat: int) -> None:
+        """It waits for a batch, which takes hours: should the process die, it was not of this attempt."""
+
     def close(self) -> None:
         """The run has ended in order."""
 
@@ -585,6 +588,12 @@ class CallsView(Protocol):
     def spent(self) -> str:
         """What calls came to so far, in words."""
 
+    def quiet(self) -> str:
+        """No sample of the run works now, and none can begin: all wait for a batch.
+
+        Why the run shall stop here, where it is only to gather its calls; else empty.
+        """
+
     async def utilisation(self) -> list[dict[str, Any]]:
         """For each limit that was used since the run began: its share over time."""
 
@@ -746,6 +755,11 @@ class SampleContext:
 
     Whoever asks notes it here, and asks nobody where it is there (`Runnable.scores_answers`)."""
 
+    @property
+    def in_batches(self) -> bool:
+        """Whether its calls wait for batches: then others may hold what they were lent without a slot."""
+        return getattr(self.account, "batches", None) is not None
+
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
 
@@ -785,6 +799,14 @@ class SampleContext:
 
 WAITS_FOR_LIMITS = "limits"
 """Why a sample waits (`Tally.waiting`) that a provider's limits hold back."""
+WAITS_FOR_BATCH = "a batch"
+WAITS_FOR_EQUAL_CALL = "an equal call"
+WAITS_FOR_POOL = "pool"
+"""Others have everything that the pool holds."""
+WAITS_FOR_BUDGET = "the budget"
+"""What calls under way may cost leaves nothing for another."""
+WAITS_FOR_OTHERS = frozenset({WAITS_FOR_BATCH, WAITS_FOR_BUDGET, WAITS_FOR_EQUAL_CALL, WAITS_FOR_POOL})
+"""What no sample that waits so can end by itself: where all do, a batch has everything that it will get."""
 
 SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=None)
 

@@ -34,7 +34,9 @@ from evalve.variables import unknown_variables
 
 if TYPE_CHECKING:
     from evalve.gate.accounts import CacheMode
+    from evalve.gate.batches.queue import BatchQueue
     from evalve.gate.cache import ResponseCache
+    from evalve.gate.cache_store import CacheStore
     from evalve.gate.doors.limiting import ScopeLimiter
     from evalve.gate.doors.model import Connection, Model
     from evalve.gate.doors.naming import Target
@@ -68,7 +70,18 @@ class GateHouse:
     named: Callable[[Call], Call]
     """A call under the account that a person named for it."""
     connection: Connection
+    store: CacheStore
     endings: tuple[Callable[[], None], ...]
+    _batches: BatchQueue | None = None
+
+    def batches(self) -> BatchQueue:
+        """The queue of calls that wait for batches, built when the first run wants it."""
+        if self._batches is None:
+            from evalve.batches.building import batch_queue
+
+            with _BUILDING:
+                self._batches = self._batches or batch_queue(self, Environment(os.environ))
+        return self._batches
 
     def close(self) -> None:
         """When the process ends: keep what was learnt, and leave no thread and no lease behind."""
@@ -134,8 +147,14 @@ def calls_of(
     With a `budget` that it shares with others, its own does not count.
     """
     calls = Calls(options, spent_before_usd, shares, budget)
-    with _RUNS.open(calls.account):
-        yield calls
+    if options.batch == "on":
+        calls.account.batches = house().batches().join(options.experiment or "")
+    try:
+        with _RUNS.open(calls.account):
+            yield calls
+    finally:
+        if calls.account.batches is not None:
+            calls.account.batches.leave()
 
 
 @contextmanager
@@ -183,7 +202,12 @@ class Calls:
     def totals(self) -> dict[str, float]:
         return self.account.totals()
 
+    def quiet(self) -> str:
+        return "" if self.account.batches is None else self.account.batches.quiet()
+
     def held_by(self) -> str:
+        if self.account.batches is not None and (waits := self.account.batches.in_words()):
+            return waits
         built = _HOUSES.get(os.getpid())
         if built is None:
             return ""
@@ -273,6 +297,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
             call_sync=SHARED.call,
             local=LocalServer(),
         ),
+        store=store,
         endings=(leases.close, store.close, lambda: asyncio.run(state.close())),
     )
 

@@ -85,6 +85,8 @@ class Options:
     workers: int | None = None
     trace: Literal["on", "off"] | None = None
     gateway: bool | None = None
+    batch: Literal["on", "off", "auto"] | None = None
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,17 @@ class Option:
     aliases: tuple[str, ...] = ()
     many: bool = False
     """Given several times, each adds to a tuple."""
+    bare: str = ""
+    """What it means without a value, which is then given as in `--batch=auto` and never as a next word."""
 
     @property
     def is_switch(self) -> bool:
         return self.metavar is None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values that such an option may have."""
+        return tuple((self.metavar or "").split("|")) if self.bare else ()
 
     @property
     def env(self) -> str:
@@ -213,6 +222,28 @@ def _usd(text: str) -> float:
     return value
 
 
+def _batch(text: str) -> str:
+    word = text.strip().lower()
+    if word in ("on", "off", "auto"):
+        return word
+    try:
+        return "on" if switched_on(word) else "off"
+    except ValueError:
+        raise ValueError("needs on, off or auto") from None
+
+
+def _duration(text: str) -> float:
+    """`90`, `90s`, `45m`, `2h`, `1d`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?", text.strip().lower())
+    seconds = float(found[1]) * _UNITS_S[found[2] or "s"] if found else 0.0
+    if seconds <= 0:
+        raise ValueError("needs a time above 0, as in 90s, 45m, 2h or 1d")
+    return seconds
+
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
 OPTIONS: tuple[Option, ...] = (
     Option("experiment", "experiment", _name, "record under NAME; the same name resumes", "NAME"),
     Option("samples", "samples", _whole(0), "evaluate N samples in total", "N", ("limit",)),
@@ -300,6 +331,22 @@ OPTIONS: tuple[Option, ...] = (
         "set ANTHROPIC_BASE_URL, OPENAI_BASE_URL … so that the calls of any SDK pass evalve's limits, cache,"
         " retries and budget, and count for their samples",
     ),
+    Option(
+        "batch",
+        "batch",
+        _batch,
+        "send the calls of async evaluations in batches, at half price, within a day; auto: where that pays"
+        " and the deadline allows it",
+        "on|off|auto",
+        bare="on",
+    ),
+    Option(
+        "deadline_s",
+        "deadline",
+        _duration,
+        "for --batch=auto: when the run must be over, as in 45m or 2h",
+        "TIME",
+    ),
 )
 
 _BY_KEY = {key: option for option in OPTIONS for key in option.keys}
@@ -368,9 +415,11 @@ def _from_value(option: Option, value: Any, *, said_by: str) -> Any:
         return tuple(one for item in items for one in _several(option, item, said_by=said_by))
     if isinstance(value, Threshold | Tolerance):
         return value
+    if isinstance(value, bool) and option.bare:
+        value = option.bare if value else "off"
     if value is False and option.metavar and "off" in option.metavar.split("|"):
         value = "off"  # which YAML reads as false
-    if isinstance(value, bool) and not option.is_switch:
+    if isinstance(value, bool) and not option.is_switch and not option.bare:
         raise OptionError(f"{said_by}: got {value!r}, where {option.metavar} is needed")
     return parse_text(option, str(value), said_by=said_by)
 

@@ -22,17 +22,19 @@ from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
 from evalve.gate.messages import Call, Cost, Dialect, Limits, Request, Usage
-from evalve.gate.planning import Work, in_force, plan
+from evalve.gate.planning import Plan, Work, in_force, plan
 from evalve.gate.presets import limits_for, read_limits
 from evalve.gate.prices import Prices, prices_from
 from evalve.gate.state_sqlite import SqliteState
 from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
-from evalve.options import Options, merged, suggestion
+from evalve.options import OPTIONS, Options, merged, parse_text, suggestion
 from evalve.plan_subjects import OpenStore, Subject, subjects_of, subjects_of_outlook
 from evalve.secrecy import Environment
 from evalve.show.plans import HERE, plan_json, plan_text
 
+_HAVE_BATCHES = ("anthropic", "openai")
+_DEADLINE = next(option for option in OPTIONS if option.field == "deadline_s")
 _ANY_MODEL = "anthropic/any"
 """Whose wire and tiers are taken where no model is known."""
 
@@ -61,6 +63,7 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
         [_work(subject, said, provider) for subject in subjects],
         _limits(provider, said.tier, environ),
     )
+    planned = _with_batches(planned, provider, said)
     if said.json:
         return [plan_json(planned, model=model)]
     return plan_text(planned, model=model, width=width)
@@ -109,6 +112,8 @@ def _experiment_lines(
             works = [_work(subject, said, provider) for subject in subjects]
             is_anyones = model is None and said.tier is None  # only the agent knows whom it calls
             planned = plan(works, {} if is_anyones else _limits(provider, said.tier, environ))
+            if not outlook.asked.is_agent:  # whose own program asks, and waits for no batch
+                planned = _with_batches(planned, provider, said)
         if said.json:
             calls = {"calls": 0} if planned is None else json.loads(plan_json(planned, model=model))
             plans.append({**calls, **outlook_plain(outlook, sample_s)})
@@ -151,6 +156,14 @@ class Provider:
 
     def cost_usd(self, usage: Usage) -> float | None:
         return self.prices.cost(self.call.model, usage) if self.model is not None else None
+
+
+def _with_batches(planned: Plan, provider: Provider, said: argparse.Namespace) -> Plan:
+    if provider.name not in _HAVE_BATCHES:
+        return planned
+    asked = getattr(said, "deadline", None)
+    deadline_s = None if asked is None else parse_text(_DEADLINE, asked, said_by="--deadline")
+    return planned.with_batches(deadline_s)
 
 
 def _refuse_nothing(subjects: Sequence[Subject]) -> None:

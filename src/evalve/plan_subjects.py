@@ -6,7 +6,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from evalve import wiring
 from evalve.contracts import EvaluationInfo, Store
 from evalve.errors import NotFound, OptionError
 from evalve.experiments.planning import Outlook, Share
+from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.past_calls import PastCalls, past_calls
 from evalve.options import Options
 from evalve.pytest_collect import Collected, collect
@@ -183,12 +184,22 @@ def _past(store: Store, key: str, first: EvaluationInfo | None = None) -> Past |
         calls = past_calls(islice(store.records(info, status="done"), MOST_RECORDS))
         if calls is None:
             continue
+        calls = _as_if_live(calls, store, info)
         samples, _ = _size(store, info)
         past = Past(calls, _source(info, calls), _model_of(store, info), samples)
         if calls.input_tokens is not None:
             return past
         found = found or past  # everything came from the cache
     return found
+
+
+def _as_if_live(calls: PastCalls, store: Store, info: EvaluationInfo) -> PastCalls:
+    """Calls of a batch cost half, and say nothing about how long a call takes."""
+    runs = store.runs(info.id)
+    if not runs or runs[-1].options.get("batch") != "on":
+        return calls
+    cost_usd = None if calls.cost_usd is None else calls.cost_usd / PRICE_SHARE
+    return replace(calls, cost_usd=cost_usd, latency_s=None)
 
 
 def _candidates(store: Store, key: str, first: EvaluationInfo | None) -> Iterator[EvaluationInfo]:

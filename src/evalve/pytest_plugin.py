@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         names = [f"--evalve-{name}" for name in (option.name, *option.aliases)]
         group.addoption(*names, dest=_dest(option), **_attributes(option))
+        _add_words(group, option, names)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -72,6 +73,7 @@ def pytest_load_initial_conftests(
         if names := _short_names(option, taken):
             ours.update(names)
             group.addoption(*names, dest=_dest(option), **_attributes(option))
+            _add_words(group, option, names)
 
 
 def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) -> bool:
@@ -138,7 +140,9 @@ def _without_short_names(args: list[str], taken: set[str]) -> list[str]:
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in OPTIONS:
         for name in _short_names(option, taken):
-            if option.is_switch:
+            for word in option.words:
+                known.add_argument(f"{name}={word}", action="store_true")
+            if option.is_switch or option.bare:
                 known.add_argument(name, action="store_true")
             else:
                 known.add_argument(name, nargs="?")
@@ -155,8 +159,24 @@ def _dest(option: Option) -> str:
 def _attributes(option: Option) -> dict[str, Any]:
     if option.is_switch:
         return {"action": "store_const", "const": "true", "default": None, "help": option.help}
+    if option.bare:
+        return {"action": "store_const", "const": option.bare, "default": None, "help": option.help}
     action = "append" if option.many else "store"
     return {"action": action, "default": None, "metavar": option.metavar, "help": option.help}
+
+
+def _add_words(group: pytest.OptionGroup, option: Option, names: Sequence[str]) -> None:
+    """`--batch=auto` as a name of its own: argparse would take what follows a bare `--batch` for a value."""
+    for word in option.words:
+        flags = [f"{name}={word}" for name in names]
+        group.addoption(
+            *flags,
+            dest=_dest(option),
+            action="store_const",
+            const=word,
+            default=None,
+            help=argparse.SUPPRESS,
+        )
 
 
 def _short_names(option: Option, taken: set[str]) -> list[str]:
@@ -407,6 +427,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 _MARKS = "evalve.reading.marks"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """With `--batch`, several evaluations share their batches; a worker of xdist has its items one by one."""
+    config = session.config
+    broken = session.testsfailed and not config.option.continue_on_collection_errors
+    is_worker = hasattr(config, "workerinput")
+    if SESSION in config.stash and not config.option.collectonly and not broken and not is_worker:
+        config.stash[SESSION].gather([item for item in session.items if is_evaluation(item)])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ _PYTEST_VALUES = frozenset(
 _OUR_VALUES = frozenset(
     f"--{prefix}{name}"
     for option in OPTIONS
-    if not option.is_switch
+    if not option.is_switch and not option.bare
     for name in (option.name, *option.aliases)
     for prefix in ("", "evalve-")
 ) - {"--trace"}  # a switch of pytest's, unless `on` or `off` follows

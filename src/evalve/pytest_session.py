@@ -21,12 +21,14 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
+from evalve.batches.gathering import SILENT, gather_in_batches, recorded_calls
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.experiments.configuration import project_folder
 from evalve.gate.accounts import Account
+from evalve.gate.batches.asked import GATHERED
 from evalve.gate.budget import SharedBudget
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
@@ -71,6 +73,10 @@ class EvalveSession:
         self._to_start_over: dict[str, tuple[Store, str]] = {}
         """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
+        self._gathered: set[str] = set()
+        """Items that ran before their turn, for the sake of batches that they share."""
+        self._gathers = False
+        """Whether items only say what they ask for, and are run again when the answers are there."""
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
         self._calls_of_fixtures: Account | None = None
@@ -257,6 +263,23 @@ class EvalveSession:
 
     # -- running an item
 
+    def gather(self, items: Sequence[pytest.Item]) -> None:
+        """Where several evaluations wait for batches: what all of them ask next goes in one."""
+        batched = [
+            item
+            for item in items
+            if (evaluation := evaluation_of(item)).is_async
+            and self._settings.options_for(evaluation).batch == "on"
+        ]
+        if len(batched) > 1 and not self._refused:
+            self._gathers = True
+            try:
+                gather_in_batches(batched, tell=self.showing(self._settings.options_for_any()).note)
+            except EvalveError as error:
+                pytest.exit(f"evalve: {error}", returncode=int(pytest.ExitCode.TESTS_FAILED))
+            finally:
+                self._gathers = False
+
     def item_function(self, item: pytest.Function, declared: Callable[..., Any]) -> Callable[..., Any]:
         """What pytest calls in place of the declared function: it raises the verdict inside the call."""
         evaluation = evaluation_of(item)
@@ -348,6 +371,10 @@ class EvalveSession:
                 where, said = getattr(item.function, MARK).where, str(error)
                 text = said if said.startswith(where) else f"{where}: {said}"
                 raise pytest.fail.Exception(text, pytrace=False) from None
+        if self._gathers and (outcome.stop_reason == GATHERED or not outcome.interrupted):
+            self._gathered.add(item.nodeid)
+            del self.told[item.nodeid]
+            return  # it is judged when it is replayed
         item.user_properties.extend(properties(told))
         if outcome.stop_reason:
             raise pytest.exit.Exception(outcome.stop_reason, returncode=int(pytest.ExitCode.INTERRUPTED))
@@ -402,7 +429,7 @@ class EvalveSession:
             outcome = await wiring.run_recording(
                 runnable,
                 store=store,
-                progress=progress or self.showing(options),
+                progress=progress or (SILENT if self._gathers else self.showing(options)),
                 folder=self._folder,
                 give_up=None if self._worker is not None else self._give_up,
                 purse=self._purse if budget is None else None,
@@ -411,14 +438,17 @@ class EvalveSession:
         except Exception as error:
             self.told[label] = (await _told_of_broken(runnable, store, error)).to_plain()
             raise
+        ran, calls = outcome.ran, outcome.run.report["calls"]
+        if label in self._gathered and not ran:
+            ran, calls = recorded_calls(store, outcome.info)
         told = Told.about(
             outcome.info,
             outcome.metrics,
-            ran=outcome.ran,
+            ran=ran,
             problems=outcome.problems,
             interrupted=outcome.interrupted,
             stop_reason=outcome.stop_reason,
-            calls=outcome.run.report["calls"],
+            calls=calls,
             storage=wiring.storage_to_name(self._settings, evaluation),
             rows_changed=outcome.run.report["rows_changed"],
             skip_reasons=skip_reasons(store, outcome.info),

@@ -10,13 +10,25 @@ from evalve.options import OPTIONS
 PREFIX = "EVALVE_"
 LIMITS = "EVALVE_LIMITS_"
 """Then a provider or a host, `_`, and one of the keys."""
-LIMIT_KEYS = ("TIER", "RPM", "ITPM", "OTPM", "TPM", "CONCURRENCY", "BURST_S", "ACCOUNT")
+LIMIT_KEYS = (
+    "TIER",
+    "RPM",
+    "ITPM",
+    "OTPM",
+    "TPM",
+    "CONCURRENCY",
+    "BURST_S",
+    "ACCOUNT",
+    "BATCH_SIZE",
+    "BATCH_QUEUE",
+)
 CONFIG = "EVALVE_CONFIG"
 """The file that stands in for the project's `evalve.yaml`; what `--config` sets."""
 KNOWN = (
     *(option.env for option in OPTIONS),
     CONFIG,
     "EVALVE_AGENT",
+    "EVALVE_BATCH_LINGER_S",
     "EVALVE_CACHE_DIR",
     "EVALVE_CACHE_SIZE",
     "EVALVE_CASSETTES",

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from evalve import gateways, gating
+from evalve.batches import notes as batch_notes
+from evalve.batches.settling import settled
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
@@ -172,6 +174,8 @@ async def run_recording(
     budget: SharedBudget | None = None,
 ) -> Outcome:
     """Run one evaluation, its calls treated as its options ask; `budget` is one that others spend as well."""
+    evaluation = settled(evaluation, store, Environment(os.environ), progress.note)
+    refuse_batches(evaluation)
     for text in _useless(evaluation):
         if text not in _TOLD:
             _TOLD.add(text)
@@ -187,7 +191,10 @@ async def run_recording(
         ) as calls,
         purse.paying(calls.account.budget.used_usd),
     ):
-        return await run_evaluation(
+        batches = calls.account.batches
+        if batches is not None:
+            batches.tell = progress.note
+        outcome = await run_evaluation(
             evaluation,
             store=store,
             progress=progress,
@@ -198,6 +205,29 @@ async def run_recording(
             secrets=secret_values(Environment(os.environ)),
             give_up=give_up,
         )
+        if batches is not None:
+            for text in batch_notes.left_in_words(batches):
+                progress.note(text)
+        return outcome
+
+
+def refuse_batches(evaluation: Runnable) -> None:
+    """Where calls cannot go in batches although that is asked for: said before anything runs."""
+    asked = evaluation.options
+    if asked.batch in (None, "off"):
+        return
+    name, environ = evaluation.spec.name, Environment(os.environ)
+    if not evaluation.is_async:
+        raise OptionError(
+            f"{name} is a sync function, which cannot wait for a batch beside thousands of others: write it"
+            " as `async def` and `await model.generate(…)`, or run it without --batch"
+        )
+    mode = gating.cache_mode(asked, environ)
+    if mode in ("off", "refresh"):
+        raise OptionError(
+            f"{name}: --batch needs --cache on, for the answers of a batch wait in the cache for their"
+            " samples" + ("; to ask anew, clear them first: evalve cache clear" if mode == "refresh" else "")
+        )
 
 
 def _useless(evaluation: Runnable) -> Iterator[str]:
@@ -205,6 +235,8 @@ def _useless(evaluation: Runnable) -> Iterator[str]:
     asked = evaluation.options
     if evaluation.is_async and asked.engine == "processes":
         yield ASYNC_STAYS
+    if asked.batch == "on" and evaluation.lenders:
+        yield batch_notes.holding_in_words(evaluation.spec.name, evaluation.lenders)
     if asked.workers is not None and asked.engine != "processes":
         yield WORKERS_OF_NONE
 

@@ -197,7 +197,8 @@ def test_figures_may_be_written_short(text: str, rate: float) -> None:
         (
             {"anthropic": {"rmp": 5}},
             "evalve.yaml: limits.anthropic: unknown key 'rmp'; did you mean 'rpm'? "
-            "(known: tier, rpm, itpm, otpm, tpm, concurrency, burst_s, account, models)",
+            "(known: tier, rpm, itpm, otpm, tpm, concurrency, burst_s, account, batch_size, "
+            "batch_queue, models)",
         ),
         (
             {"anthropic": {"models": {"m": {"tier": 1}}}},

@@ -122,6 +122,20 @@ def test_evaluations_side_by_side_spend_one_budget(suite: Project) -> None:
     assert 0 < sum(spent_usd) <= 0.04
 
 
+def test_with_batch_the_suite_is_one_batch_whatever_the_workers_and_finds_the_same(suite: Project) -> None:
+    with provider(suite) as (environ, seen):
+        ended = suite.pytest(
+            "-k", "basic", "-n", "2", "--batch", "--known-misses", "known_misses.txt", **environ
+        )
+        listed = suite.evalve("batch", "list", "--json", **environ)
+
+    known = [test for test in suite.read("known_misses.txt").split() if "basic" in test]
+    assert (ended.code, ended.outcomes) == (0, {"passed": 120 - len(known), "xfailed": len(known)})
+    (batch,) = json.loads(listed.out)
+    assert batch["requests"] == len(IDS)
+    assert seen[0]["answered_again"] == 0
+
+
 WORKFLOW = EXAMPLE.parents[1] / ".github" / "workflows" / "evals.yml"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evalve.show.plans import HERE, plan_json, plan_text
 
@@ -53,6 +54,8 @@ class Planned:
     latency_s: float | None = 6.0
     one_by_one_s: float | None = 636.0
     scopes: Sequence[Scope] = (Scope(),)
+    batch: Any = None
+    choice: Any = None
 
 
 MODEL = "anthropic/claude-sonnet-4-5"
@@ -168,3 +171,35 @@ def test_json_has_every_figure() -> None:
             "throttle_s": 3.0,
         }
     ]
+
+
+@dataclass(frozen=True)
+class InBatches:
+    rounds: int = 2
+    batch_usd: float | None = 1.25
+    typical_s: float = 7200.0
+    longest_s: float = 172_800.0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    in_batches: bool = True
+    reason: str = "5,000 calls"
+
+
+def test_the_other_way_to_run_it_is_in_batches() -> None:
+    planned = Planned(batch=InBatches(), choice=Chosen())
+    lines = text(planned)
+    assert (
+        "--batch   1.2500 USD (half), 2 rounds of batches: mostly within 2 h 00 min, at most 48 h 00 min"
+        in lines
+    )
+    assert "auto      in batches: 5,000 calls" in lines
+    assert json.loads(plan_json(planned, model=None))["batch"] == {
+        "rounds": 2,
+        "cost_usd": 1.25,
+        "typical_s": 7200.0,
+        "longest_s": 172_800.0,
+        "auto": "batch",
+        "reason": "5,000 calls",
+    }

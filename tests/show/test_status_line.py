@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from evalve.contracts import Tally
-from evalve.show.status_line import Pace, Style, Usage, columns, duration, last_line, plain_line, status_line
+from evalve.show.status_line import (
+    Pace,
+    Style,
+    Usage,
+    _waiting,
+    columns,
+    duration,
+    last_line,
+    plain_line,
+    status_line,
+)
 
 USAGE = Usage(cpu_percent=34.4, memory_bytes=87_000_000)
 
@@ -213,3 +223,9 @@ def test_the_pace_of_slow_attempts_looks_further_back() -> None:
 
 def test_there_is_no_pace_before_the_first_end() -> None:
     assert Pace(started_s=0.0).rate_per_s(0, now_s=5.0) is None
+
+
+def test_who_waits_for_a_batch_is_told_for_which_and_since_when() -> None:
+    tally = Tally("e", "eval_x", started_s=0.0, total=300, waiting={"a batch": 299, "retry": 1})
+    tally.held_by = lambda: "299 for msgbatch_01, submitted 12 min ago"
+    assert _waiting(tally) == "299 for msgbatch_01, submitted 12 min ago, retry 1"

@@ -191,6 +191,13 @@ class SampleRows:
         size = self._pull.size
         return size if size is None or self._limit is None else min(size, self._limit)
 
+    def counted(self) -> int | None:
+        """The same where a file may be read for it; `None` where that would use something up."""
+        count = self.size()
+        if count is None and not self._dataset.is_one_shot:
+            count = self._dataset.count()
+        return count if count is None or self._limit is None else min(count, self._limit)
+
     async def next(self, at_most: int) -> list[Sample]:
         """Between one and `at_most` samples; none at the end."""
         if self._limit is not None:

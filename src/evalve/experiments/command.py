@@ -138,8 +138,13 @@ def _parsed(arguments: Sequence[str]) -> Said:
     parser.add_argument("names", nargs="+")
     for option in OPTIONS:
         names = [f"--{prefix}{name}" for name in (option.name, *option.aliases) for prefix in ("", "evalve-")]
+        for word in option.words:
+            flags = [f"{name}={word}" for name in names]
+            parser.add_argument(*flags, dest=option.field, action="append_const", const=word)
         if option.is_switch:
             parser.add_argument(*names, dest=option.field, action="store_true", default=None)
+        elif option.bare:
+            parser.add_argument(*names, dest=option.field, action="append_const", const=option.bare)
         else:
             parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
     for key in _flags():

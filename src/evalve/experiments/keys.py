@@ -270,6 +270,8 @@ OPTION_SCHEMAS: dict[str, Schema] = {
     "model": NAMES.schema,
     "budget_usd": {"type": ["number", "string"], "minimum": 0},
     "workers": {"type": "integer", "minimum": 1},
+    "batch": {"enum": ["on", "off", "auto", True, False]},
+    "deadline_s": {"type": ["number", "string"]},
 }
 """What `options.py` reads from text, as JSON Schema; the others are told from their metavar."""
 

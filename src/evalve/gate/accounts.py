@@ -11,10 +11,13 @@ import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalve.contracts import CallLog, SampleContext
 from evalve.gate.budget import Budget, RunBudget, SharedBudget
+
+if TYPE_CHECKING:
+    from evalve.gate.batches.runs import RunBatches
 
 CacheMode = Literal["on", "off", "read", "refresh"]
 """on: read and write; off: neither; read: never ask a provider; refresh: ask anew, and keep that."""
@@ -48,6 +51,8 @@ class Account:
         """Whose limits its calls have waited for."""
         self.admitted: dict[str, dict[int, dict[str, float]]] = {}
         """What its calls took of limits: by scope, by second, by dimension."""
+        self.batches: RunBatches | None = None
+        """Where calls go that may wait for a batch; `None` where all go at once."""
         self.lock = threading.Lock()
         """Guards the figures."""
         self._total = CallLog()
@@ -58,6 +63,14 @@ class Account:
         """The same account, whose budget and figures are one, for calls that use the cache in another way."""
         other = copy.copy(self)
         other.mode = mode
+        return other
+
+    def without_batches(self) -> Account:
+        """The same for calls that cannot wait: of programs with time-outs of their own."""
+        if self.batches is None:
+            return self
+        other = copy.copy(self)
+        other.batches = None
         return other
 
     def note_key_refused(self, scope: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import logging
 import os
 import queue
 import threading
@@ -22,8 +23,14 @@ T = TypeVar("T")
 Opened = TypeVar("Opened")
 Item = TypeVar("Item")
 
+_LOG = logging.getLogger(__name__)
 _READ_AHEAD = 16
 _LONGEST_STOP_S = 2.0
+
+
+def _log_failure(done: Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _LOG.error("work in the background failed", exc_info=error)
 
 
 class BackgroundLoop:
@@ -55,6 +62,10 @@ class BackgroundLoop:
         work = self._work(coroutine)
         work.begin()
         return work.outcome
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """The same from any thread, this loop's own included, for work whose end nobody waits for."""
+        asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).add_done_callback(_log_failure)
 
     def open(
         self,

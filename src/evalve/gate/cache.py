@@ -143,6 +143,11 @@ class CacheTurn:
         cache._count(hit=reply is not None)
         return reply
 
+    def look_again(self) -> Reply | None:
+        """What somebody else has put there meanwhile, as an answer that is new to us."""
+        entry = self._cache._entry(self._key, self._is_answer, only_look=False)
+        return None if entry is None else Reply(entry.status, entry.headers, entry.body)
+
     async def keep(self, reply: Reply, call: Call, usage: Usage | None = None, experiment: str = "") -> None:
         """Return when a completely received 2xx is committed; other answers are not kept."""
         account = self._account

@@ -1,5 +1,7 @@
 """Every call to a provider, layer by layer: cache → single flight → retries → budget → limits → sender.
 
+In batch mode a call that the cache does not have waits for its batch instead of going on by itself.
+
 A whole answer is a stream that was read to its end, so there is one path: `Gate.exchange` reads it all at
 once, `Gate.stream` passes it on while it arrives. Both run on the caller's loop; what they share is the
 process's, and any thread and loop may use it.
@@ -19,9 +21,19 @@ from types import TracebackType
 from typing import TypeVar
 
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS, SampleContext
+from evalve.contracts import (
+    SAMPLE,
+    WAITS_FOR_BATCH,
+    WAITS_FOR_BUDGET,
+    WAITS_FOR_EQUAL_CALL,
+    WAITS_FOR_LIMITS,
+    SampleContext,
+)
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
+from evalve.gate.batches.asked import Asked, Delivery
+from evalve.gate.batches.runs import RunBatches
+from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
 from evalve.gate.cache import CacheTurn, ResponseCache, replayed
 from evalve.gate.cache_key import content_key, numbered_key
@@ -64,10 +76,8 @@ UNREAD_S = 5.0
 who should read it. Another makes the equal call, a budget counts on no end of it, and it is read ahead, so
 that its place among the calls at once falls free."""
 
-WAITS_FOR_BUDGET = "the budget"
 _UNKNOWN_KEY = 401
 WAITS_FOR_RECOVERY = "the provider to recover"
-WAITS_FOR_EQUAL_CALL = "an equal call"
 
 
 class Gate:
@@ -310,10 +320,75 @@ class Exchange:
         turn = self._gate.cache.turn(key, self._account, is_answer=self._is_answer, park=self._for_equal_call)
         self._turn = turn
         cached = await turn.__aenter__()
+        batches = self._account.batches
         if cached is not None:
+            if (
+                batches is not None
+                and self._sample is not None
+                and batches.found(*_place_of(self._sample), key)
+            ):
+                return self._paid_by_batch(replace(cached, cached=False), batches, key)
             self._gate.meter.hit(self._account, self._sample)
             return Outcome(cached)
+        if batches is not None and self._sample is not None and batches.takes(self._call, self._request):
+            outcome = await self._in_batch(batches, key, self._sample)
+            if outcome is not None:
+                return outcome
         return await self._with_retries()
+
+    async def _in_batch(self, batches: RunBatches, key: str, sample: SampleContext) -> Outcome | None:
+        """What a batch gives; `None` where the call is to be made by itself after all.
+
+        The sample is parked for as long as it takes. The answer is in the cache before we hear of it.
+        """
+        await self._reserve(PRICE_SHARE)
+        attempt, place = _place_of(sample)
+        asked = Asked(
+            key,
+            self._request,
+            self._call,
+            self._dialect,
+            attempt,
+            place,
+            sample.experiment or sample.evaluation,
+        )
+        try:
+            came = await self._parked(batches.answer(asked), WAITS_FOR_BATCH)
+            return self._batched(came, batches, key)
+        finally:
+            self._account.budget.release(self._ahead)
+            self._ahead = NOTHING
+
+    def _batched(self, came: Delivery, batches: RunBatches, key: str) -> Outcome | None:
+        if came.fate == "cancelled":
+            told = f"the request was cancelled with its batch {came.batch}; run again to ask anew"
+            error = Withheld(told)
+            return Outcome(error=error, problem=Problem("permanent", told))
+        meter, call = self._gate.meter, self._call
+        if came.fate == "failed" and came.reply is not None:
+            reply = came.reply
+            problem = reply.problem = self._dialect.problem(reply, call) or _refused(came)
+            meter.sent(self._account, self._sample, 0.0)
+            return Outcome(reply, problem=problem)
+        answer = self._turn.look_again() if came.fate == "answer" and self._turn is not None else None
+        if answer is None:
+            return None  # what was collected is gone from the cache, or there is nothing: it goes live
+        return self._paid_by_batch(answer, batches, key)
+
+    def _paid_by_batch(self, answer: Reply, batches: RunBatches, key: str) -> Outcome:
+        """What it cost is counted by the sample that is recorded with it, perhaps when it is replayed."""
+        meter, call = self._gate.meter, self._call
+        if self._sample is not None:
+            self._sample.when_committed(partial(batches.was_used, key))
+        meter.sent(self._account, self._sample, 0.0)
+        usage = self._dialect.usage(call, answer.body)
+        cost_usd = None
+        if usage is None:
+            meter.used_unknown(self._account, self._sample)
+        else:
+            self._gate.estimates.observe(call, usage, self._group, None)
+            cost_usd = meter.used(self._account, self._sample, call, usage, price_share=PRICE_SHARE)
+        return Outcome(answer, usage=usage, cost_usd=cost_usd)
 
     async def _with_retries(self) -> Outcome:
         """Until a piece of it was passed on, a stream is tried again like a whole answer."""
@@ -486,23 +561,27 @@ class Exchange:
             await self._parked(pause, problem.kind.replace("_", " "))
         return True
 
-    async def _reserve(self) -> None:
+    async def _reserve(self, price_share: float = 1.0) -> None:
         """Stop the run before a call that would exceed the person's budget."""
         budget = self._account.budget
-        self._ahead = self._look_ahead()
+        look_ahead = partial(self._look_ahead, price_share)
+        self._ahead = look_ahead()
         try:
             if not budget.reserve_now(self._ahead):
-                self._ahead = await self._held(budget.reserve(self._look_ahead), WAITS_FOR_BUDGET)
+                # in batch mode those who have reserved are parked, and need a slot to go on
+                wait = self._held if self._account.batches is None else self._parked
+                self._ahead = await wait(budget.reserve(look_ahead), WAITS_FOR_BUDGET)
         except BudgetSpent as error:
             if self._sample is not None:
                 self._sample.stop_run(str(error))
             raise Withheld(str(error)) from None
 
-    def _look_ahead(self) -> Ahead:
+    def _look_ahead(self, price_share: float = 1.0) -> Ahead:
         """What may be spent on the call, where somebody asks."""
         if self._account.budget.limit_usd is None:
             return NOTHING
-        return self._gate.spending.ahead(self._call, self._group, self._request.body)
+        ahead = self._gate.spending.ahead(self._call, self._group, self._request.body)
+        return ahead if price_share == 1.0 else replace(ahead, usd=ahead.usd * price_share)
 
     async def _admit(self) -> None:
         limiter = self._gate.limiter
@@ -656,6 +735,19 @@ class Exchange:
             cost_usd=cost_usd,
             role=self._sample.role,
         )
+
+
+def _place_of(sample: SampleContext) -> tuple[str, int]:
+    """Whose a call is, and which of its calls: the same when the sample is replayed."""
+    names = (sample.experiment, sample.evaluation_key, sample.sample_id, str(sample.repeat))
+    attempt = hashlib.blake2b("\x1f".join(names).encode(errors="replace"), digest_size=12).hexdigest()
+    return attempt, sum(sample.calls.ordinals.values()) + len(sample.calls.ordinals)
+
+
+def _refused(came: Delivery) -> Problem:
+    assert came.reply is not None
+    told = came.reply.body.decode(errors="replace")
+    return Problem("permanent", f"it was refused in {came.batch}: {told}", came.reply.status)
 
 
 async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:

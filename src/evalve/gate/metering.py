@@ -29,9 +29,19 @@ class Meter:
             for log in account.logs(sample):
                 log.requests -= 1
 
-    def used(self, account: Account, sample: SampleContext | None, call: Call, usage: Usage) -> float | None:
-        """What it cost, where that is known."""
+    def used(
+        self,
+        account: Account,
+        sample: SampleContext | None,
+        call: Call,
+        usage: Usage,
+        *,
+        price_share: float = 1.0,
+    ) -> float | None:
+        """What it cost, where that is known; `price_share` is of the usual price."""
         cost_usd = self.price_usd(call, usage)
+        if cost_usd is not None:
+            cost_usd *= price_share
         with account.lock:
             for log in account.logs(sample):
                 log.input_tokens += usage.input_tokens

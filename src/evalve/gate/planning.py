@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from evalve.gate.batches.choosing import Choice, Prospect, choose
 from evalve.gate.booking import REFUSALS, ScopeState
 from evalve.gate.messages import Cost, Dimension, Limit, Limits
 
@@ -84,6 +85,17 @@ class Plan:
     one_by_one_s: float | None
     """With one call at a time."""
     scopes: tuple[ScopePlan, ...]
+    batch: Prospect | None = None
+    """The same in batches; `None` where the provider has none."""
+    choice: Choice | None = None
+    """What `--batch=auto` would choose."""
+
+    def with_batches(self, deadline_s: float | None) -> Plan:
+        """Its fastest way here, or where nothing is known of the limits one by one, against batches."""
+        live_s = next((scope.duration_s for scope in self.scopes if scope.name == "here"), self.one_by_one_s)
+        rounds = max(1, round(self.calls / self.attempts)) if self.attempts else 1
+        prospect = Prospect(self.calls, rounds, live_s, self.cost_usd, deadline_s)
+        return replace(self, batch=prospect, choice=choose(prospect))
 
 
 @dataclass(frozen=True, slots=True)

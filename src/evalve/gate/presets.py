@@ -6,6 +6,7 @@ limits:
     tier: build                # 1 to 4, start, build, scale; of OpenAI 1 to 5
     rpm: 2000                  # requests a minute; also itpm, otpm, tpm; 450k and 2M are understood
     concurrency: 40
+    batch_size: 10000          # requests of one batch; also batch_queue, of all that have not ended
     account: team-a            # whose limits these are, whatever key is used: for keys that are renewed
     burst_s: 1                 # how many seconds' worth may come at once; answers show it otherwise
     models:
@@ -25,7 +26,7 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.gate.messages import Dimension, Limit, Limits
-from evalve.gate.tiers import tier_figures, tiers_of
+from evalve.gate.tiers import batch_figures, tier_figures, tiers_of
 from evalve.options import suggestion
 from evalve.variables import LIMITS
 
@@ -50,7 +51,8 @@ class Setting:
 
 
 Settings = Mapping[str, Setting]
-"""By key: `tier`, `rpm`, `itpm`, `otpm`, `tpm`, `concurrency`, `burst_s`, `account`."""
+"""By key: `tier`, `rpm`, `itpm`, `otpm`, `tpm`, `concurrency`, `burst_s`, `account`, `batch_size`,
+`batch_queue`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,24 @@ def limits_for(
     concurrency = said.get("concurrency")
     sources = [*(limit.source for limit in limits.values()), *([concurrency.source] if concurrency else [])]
     return Limits(limits, concurrency.value if concurrency else None, ", ".join(dict.fromkeys(sources)))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What a provider takes of batches; `None` is its own maximum."""
+
+    size: int | None = None
+    queue: int | None = None
+
+
+def batch_limits_for(
+    provider: str, configured: Mapping[str, ProviderSettings], environ: Mapping[str, str]
+) -> BatchLimits:
+    """Requests of one batch, and of all that have not ended: as a person says, else as the tier has it."""
+    said = {**configured.get(provider, ProviderSettings()).own, **from_environment(provider, environ)}
+    preset = batch_figures(provider, said["tier"].value) if "tier" in said else {}
+    figures = {key: said[key].value if key in said else preset.get(key) for key in _OF_BATCHES}
+    return BatchLimits(figures["batch_size"], figures["batch_queue"])
 
 
 def account_for(
@@ -155,7 +175,7 @@ def _settings(
     body: Mapping[str, Any], where: str, provider: str | None = None, also: tuple[str, ...] = ()
 ) -> Settings:
     """`provider` is `None` for a model, which has no tier and no account of its own."""
-    known = [key for key in _PARSERS if provider is not None or key not in ("tier", "account")]
+    known = [key for key in _PARSERS if provider is not None or key not in ("tier", "account", *_OF_BATCHES)]
     said: dict[str, Setting] = {}
     for key, value in body.items():
         if key not in known:
@@ -239,7 +259,10 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "concurrency": _concurrency,
     "burst_s": _seconds,
     "account": _name,
+    "batch_size": _concurrency,
+    "batch_queue": _concurrency,
 }
+_OF_BATCHES = ("batch_size", "batch_queue")
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

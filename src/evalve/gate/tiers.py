@@ -37,6 +37,26 @@ def tier_figures(provider: str, model: str, tier: str) -> dict[str, float]:
     return {}
 
 
+def batch_figures(provider: str, tier: str) -> dict[str, int]:
+    """Requests of one batch, and of all that have not ended, by key; empty where no figures are known."""
+    figures = BATCHES.get(provider, {}).get(tier)
+    return {} if figures is None else dict(zip(("batch_size", "batch_queue"), figures, strict=True))
+
+
+BATCHES: dict[str, dict[str, tuple[int, int]]] = {
+    "anthropic": {
+        "1": (100_000, 100_000),
+        "2": (100_000, 200_000),
+        "3": (100_000, 300_000),
+        "4": (100_000, 500_000),
+        "start": (100_000, 200_000),
+        "build": (100_000, 300_000),
+        "scale": (100_000, 500_000),
+    },
+}
+"""OpenAI's queue is counted in tokens of each model, and a batch that does not fit fails by itself: it is
+waited for without figures."""
+
 _ANTHROPIC = ("rpm", "itpm", "otpm")
 _OPENAI = ("rpm", "tpm")
 

@@ -239,7 +239,8 @@ class _Journey:
             tally=tally,
             in_flight=self.in_flight,
         )
-        self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed)
+        tell_quiet = (lambda: "") if calls is None else calls.quiet
+        self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed, tell_quiet=tell_quiet)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:

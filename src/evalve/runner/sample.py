@@ -100,7 +100,7 @@ class SampleRunner:
         self._writer = ScoreWriter()
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm()
-        self._run = RunSurroundings(tally, lends_slots=engine.lends_slots)
+        self._run = RunSurroundings(tally, lends_slots=engine.lends_slots, in_flight=in_flight)
 
     async def run(self, body: Body) -> Ending:
         """Try, wait, try again; then record."""

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from evalve.contracts import Tally
+from evalve.contracts import WAITS_FOR_OTHERS, InFlight, Tally
 from evalve.runner.turns import Body, Ending
 
 T = TypeVar("T")
@@ -27,8 +27,9 @@ class WaitEnded(asyncio.CancelledError):
 class RunSurroundings:
     """What the attempts of one run have in common."""
 
-    def __init__(self, tally: Tally, *, lends_slots: bool) -> None:
+    def __init__(self, tally: Tally, *, lends_slots: bool, in_flight: InFlight | None = None) -> None:
         self.tally = tally
+        self.in_flight = in_flight
         self.lends_slots = lends_slots
         self.loop = asyncio.get_running_loop()
         self.lock = threading.RLock()
@@ -73,6 +74,8 @@ class AttemptSurroundings:
     _until_no_call_works: tuple[Future[None], ...] = ()
     _still_since_s: float | None = None
     _deadline: asyncio.Timeout | None = None
+    _rests = False
+    """Whether it is noted as not under way, because a batch takes hours."""
     _due_s: float | None = None
     """When the deadline was due before it stood still."""
     _told_still: tuple[_ToldStill, ...] = ()
@@ -83,6 +86,7 @@ class AttemptSurroundings:
         self._loop = run.loop
         self._lock = run.lock
         body.end_waits = self.end_waits
+        body.waits_for_others = self.waits_for_others
 
     # -- what code of a sample asks for
 
@@ -111,6 +115,8 @@ class AttemptSurroundings:
             finally:
                 if turn_ends is not None and not self.wait_ended and not self._body.is_cancelling():
                     await self._slot()
+                    if self._rests:
+                        self._on_loop(self._work_on)
         except asyncio.CancelledError:
             if not self.wait_ended:
                 raise
@@ -155,6 +161,11 @@ class AttemptSurroundings:
         return "" if not waits or self._a_call_works() else waits[-1].reason
 
     # -- what the runner asks for
+
+    def waits_for_others(self) -> bool:
+        """Whether it waits for a batch, or for the equal call of one that does, and does nothing else."""
+        waits = self._waits
+        return bool(waits) and all(wait.reason in WAITS_FOR_OTHERS for wait in waits)
 
     def end_waits(self) -> None:
         """The run stops: let every wait of the attempt raise `WaitEnded`."""
@@ -274,6 +285,17 @@ class AttemptSurroundings:
             ending = self._waits[-1].turn_ends if lends else None
         if ending is not None:
             self._body.give_slot_back(ending)
+            if self._run.in_flight is not None and not self._rests and self.waits_for_others():
+                self._rests = True
+                self._run.in_flight.rests(*self._key())
+
+    def _work_on(self) -> None:
+        if self._run.in_flight is not None and self._rests:
+            self._rests = False
+            self._run.in_flight.begins(*self._key())
+
+    def _key(self) -> tuple[str, int]:
+        return self._body.attempt.sample.id, self._body.attempt.repeat
 
     def _stop_deadline(self) -> None:
         deadline = self._deadline

@@ -43,6 +43,7 @@ class Body:
         "has_slot",
         "task",
         "turn_over",
+        "waits_for_others",
     )
 
     def __init__(self, attempt: Attempt, turns: Turns) -> None:
@@ -51,6 +52,8 @@ class Body:
         self.has_slot = True
         self.end_waits: Callable[[], None] = nothing
         """Called when the run stops: what the body waits for shall not be waited for any longer."""
+        self.waits_for_others: Callable[[], bool] = _never
+        """Whether all it does is to wait for what others do."""
         self.expect_end: Callable[[], None] = nothing
         """Called when it is cancelled: what does not end within a grace is left behind."""
         self.task: asyncio.Task[None] | None = None
@@ -92,6 +95,7 @@ class Body:
             _set(future)
 
     def end(self, ending: Ending) -> None:
+        self.waits_for_others = _never
         self.end_waits = nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
             self.has_slot = True
@@ -113,8 +117,13 @@ class Turns:
         tally: Tally,
         *,
         owed: Callable[[], int] = lambda: 0,
+        tell_quiet: Callable[[], str] = lambda: "",
     ) -> None:
-        """`owed` counts what ended bodies have left to be done before the run is over: their records."""
+        """`owed` counts what ended bodies have left to be done before the run is over: their records.
+
+        `tell_quiet` is called when no body works and none can begin: all wait for what comes from outside.
+        Where it gives a reason, the run stops.
+        """
         self.parked = 0
         """Bodies that are without a slot."""
         self.error: BaseException | None = None
@@ -133,6 +142,7 @@ class Turns:
         self._unstarted: dict[int, Body] = {}
         self._bodies: set[Body] = set()
         self._owed = owed
+        self._tell_quiet = tell_quiet
         self._held_back: Attempt | None = None
         """What waits until it can run alone."""
         self._alone: Body | None = None
@@ -250,12 +260,13 @@ class Turns:
             return None
         if self._reading is None and self._plan.needs_rows():
             self._reading = self._loop.create_task(self._read())
-        if self._alone is not None and self._alone in self._bodies:
+        alone = self._alone
+        if alone is not None and alone in self._bodies and not alone.waits_for_others():
             return None
         attempt = self._held_back or self._plan.take()
         if attempt is None:
             return None
-        if attempt.runs_alone and (self._bodies or self._owed()):  # what is done shall be saved before
+        if attempt.runs_alone and (self._somebody_works() or self._owed()):  # what is done is saved before
             self._held_back = attempt
             return None
         self._held_back = None
@@ -349,8 +360,24 @@ class Turns:
         if self._is_over() or self._held_back is not None or body is self._alone:
             self._feed_all()
 
+    def _somebody_works(self) -> bool:
+        """Who waits for a batch does nothing that could harm or be harmed."""
+        return any(not body.waits_for_others() for body in self._bodies)
+
+    def _is_quiet(self) -> bool:
+        """Asked when a strategy wants a body and there is none; then mostly somebody has a slot."""
+        return (
+            not self._tally.in_flight
+            and not self._unstarted
+            and self._reading is None
+            and bool(self._bodies)
+            and all(body.waits_for_others() for body in self._bodies)
+        )
+
     async def _hunger(self) -> None:
         """Wait until there may be a body, or the end."""
+        if self._is_quiet() and (reason := self._tell_quiet()):
+            self.stop(reason)
         fed = self._loop.create_future()
         self._hungry.append(fed)
         await fed
@@ -409,6 +436,10 @@ def _no_iterator(strategy: Strategy, returned: object) -> str:
 
 
 def nothing() -> None: ...
+
+
+def _never() -> bool:
+    return False
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -55,8 +55,11 @@ def overhearing(
 
 
 def _give_back(ours: int, before: int) -> None:
-    """Unless somebody else listens by now."""
-    now = signal.set_wakeup_fd(before)
+    """Unless somebody else listens by now; whoever listened before may have gone, as a run beside ours."""
+    try:
+        now = signal.set_wakeup_fd(before)
+    except (OSError, ValueError):
+        now = signal.set_wakeup_fd(-1)
     if now != ours:
         signal.set_wakeup_fd(now)
 

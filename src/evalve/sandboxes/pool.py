@@ -18,13 +18,11 @@ from contextlib import (
 from typing import Any
 
 from evalve.callers import caller
-from evalve.contracts import SAMPLE, SampleContext
+from evalve.contracts import SAMPLE, WAITS_FOR_POOL, SampleContext
 from evalve.errors import DeclarationError, LenderError
 
 _LOG = logging.getLogger(__name__)
 
-WAITS_FOR_POOL = "pool"
-"""Why a sample waits (`Tally.waiting`) while others have everything that the pool holds."""
 _CLOSED_WITHIN_S = 10.0
 """A client that does not close must not hold up the run that discards it."""
 
@@ -214,7 +212,9 @@ class _Shelf:
         self._holders.add(attempt)
         try:
             if self._places.locked():
-                await context.held(self._places.acquire(), WAITS_FOR_POOL)
+                # who has a place may be parked, and need a slot to go on and give it back
+                wait = context.parked if context.in_batches else context.held
+                await wait(self._places.acquire(), WAITS_FOR_POOL)
             else:
                 await self._places.acquire()
             try:

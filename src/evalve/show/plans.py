@@ -67,6 +67,28 @@ class ScopeLike(Protocol):
     def throttle_s(self) -> float: ...
 
 
+class BatchLike(Protocol):
+    """What the run takes in batches."""
+
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def batch_usd(self) -> float | None: ...
+    @property
+    def typical_s(self) -> float: ...
+    @property
+    def longest_s(self) -> float: ...
+
+
+class ChoiceLike(Protocol):
+    """What `--batch=auto` would choose."""
+
+    @property
+    def in_batches(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+
+
 class PlanLike(Protocol):
     """What a run takes in all."""
 
@@ -90,6 +112,10 @@ class PlanLike(Protocol):
     def one_by_one_s(self) -> float | None: ...
     @property
     def scopes(self) -> Sequence[ScopeLike]: ...
+    @property
+    def batch(self) -> BatchLike | None: ...
+    @property
+    def choice(self) -> ChoiceLike | None: ...
 
 
 def plan_text(plan: PlanLike, *, model: str | None, width: int | None) -> Iterator[str]:
@@ -104,7 +130,24 @@ def plan_text(plan: PlanLike, *, model: str | None, width: int | None) -> Iterat
             if scope.name == HERE:
                 yield visible(f"{HERE}: {_limits(scope)} ({scope.source})")
     yield ""
+    yield from _batch_lines(plan)
     yield from _notes(plan, model)
+
+
+def _batch_lines(plan: PlanLike) -> Iterator[str]:
+    """The other way to run it: `--batch`."""
+    batch = plan.batch
+    if batch is None:
+        return
+    cost = "half the price" if batch.batch_usd is None else f"{batch.batch_usd:.4f} USD (half)"
+    rounds = "1 round" if batch.rounds == 1 else f"{batch.rounds} rounds"
+    yield (
+        f"--batch   {cost}, {rounds} of batches: mostly within {figures.duration(batch.typical_s)},"
+        f" at most {figures.duration(batch.longest_s)}"
+    )
+    if plan.choice is not None:
+        way = "in batches" if plan.choice.in_batches else "live"
+        yield visible(f"auto      {way}: {plan.choice.reason}")
 
 
 def _works(plan: PlanLike, width: int | None) -> list[str]:
@@ -230,9 +273,24 @@ def plan_json(plan: PlanLike, *, model: str | None) -> str:
             "one_by_one_s": plan.one_by_one_s,
             "evaluations": [_work(work) for work in plan.works],
             "limits": [_scope(scope) for scope in plan.scopes],
+            "batch": _batch(plan),
         },
         indent=2,
     )
+
+
+def _batch(plan: PlanLike) -> dict[str, Any] | None:
+    batch, choice = plan.batch, plan.choice
+    if batch is None or choice is None:
+        return None
+    return {
+        "rounds": batch.rounds,
+        "cost_usd": batch.batch_usd,
+        "typical_s": batch.typical_s,
+        "longest_s": batch.longest_s,
+        "auto": "batch" if choice.in_batches else "live",
+        "reason": choice.reason,
+    }
 
 
 def _work(work: WorkLike) -> dict[str, Any]:

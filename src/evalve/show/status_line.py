@@ -7,7 +7,7 @@ import unicodedata
 from collections import deque
 from dataclasses import dataclass, field
 
-from evalve.contracts import WAITS_FOR_LIMITS, Tally
+from evalve.contracts import WAITS_FOR_BATCH, WAITS_FOR_LIMITS, Tally
 from evalve.records import failed_in_words
 from evalve.show.figures import failed_and_skipped
 
@@ -248,6 +248,9 @@ def _trouble_parts(tally: Tally, style: Style, *, with_classes: bool) -> list[_P
 def _waiting(tally: Tally) -> str:
     # `list` first: the runner's thread changes the dict while this one reads
     waiting = {reason: count for reason, count in list(tally.waiting.items()) if count > 0}
+    if WAITS_FOR_BATCH in waiting and (batches := tally.held_by()):
+        del waiting[WAITS_FOR_BATCH]
+        return ", ".join([batches, *(f"{reason} {count}" for reason, count in waiting.items())])
     held_by = tally.held_by() if WAITS_FOR_LIMITS in waiting else ""
     return ", ".join(
         f"{count} for {held_by}" if held_by and reason == WAITS_FOR_LIMITS else f"{reason} {count}"

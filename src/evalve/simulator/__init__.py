@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evalve.simulator.asks import Ask
+from evalve.simulator.batches.settings import Batches
 from evalve.simulator.behaviour import Behaviour, PromptCache, Ramp, SpendCap
 from evalve.simulator.draws import Latency, OutputLength
 from evalve.simulator.faults import Faults
@@ -27,6 +28,7 @@ _LATE = {"Simulator": "server", "read_behaviour": "reading"}
 __all__ = [
     "Answer",
     "Ask",
+    "Batches",
     "Behaviour",
     "Faults",
     "Latency",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from evalve.errors import OptionError
+from evalve.simulator.batches.settings import Batches
 from evalve.simulator.draws import Latency, OutputLength, above_zero, at_least_zero, share
 from evalve.simulator.faults import Faults
 from evalve.simulator.habits import SCALES_S, Headers, RefuseAtRandom, RetryAfter
@@ -94,6 +95,7 @@ class Behaviour:
     openai_settles: bool = False
     answers: Script | None = None
     keys: frozenset[str] | None = field(default=None, repr=False)
+    batches: Batches = field(default_factory=Batches)
     stream_chunk_tokens: int = 8
     remember_requests: int = 1000
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from evalve.errors import OptionError
+from evalve.simulator.batches.settings import CrashPoint
 from evalve.simulator.behaviour import Behaviour, OpenAICharging, OutputCharging
 from evalve.simulator.draws import LengthKind
 from evalve.simulator.faults import FAULTS
@@ -72,6 +73,14 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("spend-cap-calls", "spend_cap.calls", int, "refuse everything after so many calls"),
     ("other-traffic", "other_traffic", float, "share of every limit that others use"),
     ("clock-skew-s", "clock_skew_s", float, "seconds by which the provider's clock is wrong"),
+    ("batch-delay-s", "batches.delay_s", float, "seconds until a batch has ended (1)"),
+    ("batch-errored", "batches.errored", float, "share of a batch's requests that fail"),
+    ("batch-expired", "batches.expired", float, "share of a batch's requests that expire"),
+    ("batch-missing", "batches.missing", float, "share of a batch's requests that have no result"),
+    ("batch-expires-after-s", "batches.expires_after_s", float, "what is not done then expires (86400)"),
+    ("batch-queue-limit", "batches.queue_limit", int, "requests in batches that have not ended"),
+    ("batch-largest", "batches.largest", int, "requests in one batch (as the provider has it)"),
+    ("batch-crash-point", "batches.crash_point", str, "where the first answer is withheld, to kill a client"),
     ("hang-s", "faults.hang_s", float, "seconds that a hung answer hangs"),
     ("output-charging", "output_charging", str, "Anthropic's rule"),
     ("openai-charging", "openai_charging", str, "OpenAI's rule"),
@@ -86,6 +95,7 @@ _CHOICES = {
         "headers": Headers,
         "retry_after": RetryAfter,
         "output.kind": LengthKind,
+        "batches.crash_point": CrashPoint,
         "output_charging": OutputCharging,
         "openai_charging": OpenAICharging,
     }.items()
@@ -110,7 +120,8 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evalve simulate",
         description="A provider that behaves like one: Anthropic Messages, OpenAI Chat Completions and "
-        "Responses, and Gemini's generateContent with limits, latency and faults, on 127.0.0.1. "
+        "Responses, batches of them, and Gemini's generateContent with limits, latency and faults, on "
+        "127.0.0.1. "
         "Flags override the file.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to serve on (default: any free one)")

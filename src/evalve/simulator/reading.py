@@ -12,6 +12,7 @@ import yaml
 
 from evalve.errors import OptionError
 from evalve.options import suggestion
+from evalve.simulator.batches.settings import Batches
 from evalve.simulator.behaviour import Behaviour, PromptCache, Ramp, SpendCap
 from evalve.simulator.draws import Latency, OutputLength
 from evalve.simulator.faults import Faults
@@ -29,6 +30,7 @@ _RECORDS: dict[str, type[Any]] = {
     "spend_cap": SpendCap,
     "prompt_cache": PromptCache,
     "refuse_at_random": RefuseAtRandom,
+    "batches": Batches,
 }
 
 

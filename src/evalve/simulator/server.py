@@ -23,6 +23,7 @@ from evalve.simulator.stats import Stats
 
 _HOST = "127.0.0.1"
 _LARGEST_BODY_BYTES = 32 * 1024 * 1024
+_LARGEST_BATCH_BYTES = 256 * 1024 * 1024
 
 
 class Simulator:
@@ -136,6 +137,8 @@ class Simulator:
                 return await self._service.answer(request, api)
             if request.method == "POST" and (counting := routes.counting(path, query)) is not None:
                 return await self._service.count_tokens(request, counting)
+            if (batch := await self._service.batch(request)) is not None:
+                return batch
         except web.HTTPRequestEntityTooLarge:
             return self._service.too_big(request, routes.nearest(path, query, request.headers))
         if request.method == "HEAD" and path == "/":
@@ -184,6 +187,6 @@ class Simulator:
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
     """As aiohttp makes it, but for bodies as large as a provider takes."""
-    return BaseRequest(
-        message, payload, protocol, writer, task, task.get_loop(), client_max_size=_LARGEST_BODY_BYTES
-    )
+    is_batch = message.path.endswith(("/batches", "/files"))
+    largest = _LARGEST_BATCH_BYTES if is_batch else _LARGEST_BODY_BYTES
+    return BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=largest)

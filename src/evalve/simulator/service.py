@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
@@ -15,6 +13,10 @@ from evalve.simulator.answers import output_for
 from evalve.simulator.apis.routes import Routes
 from evalve.simulator.apis.wire import Api, CountingApi, FailureKind, encoded
 from evalve.simulator.asks import Ask, BadRequest, digest_of, hash_of_key
+from evalve.simulator.batches.anthropic import AnthropicBatches
+from evalve.simulator.batches.book import Book
+from evalve.simulator.batches.desk import BatchApi, Desk, parsed
+from evalve.simulator.batches.openai import OpenAIBatches
 from evalve.simulator.behaviour import Behaviour
 from evalve.simulator.delivery import Delivery, Fate
 from evalve.simulator.draws import Draw
@@ -48,6 +50,8 @@ class Service:
         self._provider = Provider(behaviour)
         self._clock = clock
         self._arrivals = 0
+        self._desk = Desk(lambda: self.behaviour, lambda: self.stats, clock, Book())
+        self._batch_apis: tuple[BatchApi, ...] = (AnthropicBatches(self._desk), OpenAIBatches(self._desk))
 
     @property
     def behaviour(self) -> Behaviour:
@@ -64,13 +68,21 @@ class Service:
         self.routes = Routes()
         self.recent.clear()
         self._provider = Provider(self.behaviour)
+        self._desk.book = Book()
+
+    async def batch(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        """A request about batches or their files; `None` where nobody has such a path."""
+        for api in self._batch_apis:
+            if (answer := await api.answer(request)) is not None:
+                return answer
+        return None
 
     async def answer(self, request: web.BaseRequest, api: Api) -> web.StreamResponse:
         """A request for an answer of the model."""
         arrival = self._arrival(request, api, await request.read())
         try:
             self._check_key(arrival)
-            ask = api.read(_parsed(arrival.raw), arrival.digest)
+            ask = api.read(parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -127,7 +139,7 @@ class Service:
         self.stats.token_counts += 1
         try:
             self._check_key(arrival)
-            ask = api.read_for_count(_parsed(arrival.raw), arrival.digest)
+            ask = api.read_for_count(parsed(arrival.raw), arrival.digest)
         except BadRequest as error:
             return self._rejected(arrival, "invalid", str(error))
         except PermissionError:
@@ -209,13 +221,3 @@ def _fate(admission: Admission, behaviour: Behaviour, seen_before: int) -> Fate:
     fault = behaviour.faults.fault_of(ordinal=admission.ordinal, stream=ask.stream, draw=draw)
     first_token_s, total_s = behaviour.latency.times_s(output.tokens, draw)
     return Fate(output, fault, first_token_s, total_s)
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise BadRequest("the body must be a JSON object")
-    return body

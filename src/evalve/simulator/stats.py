@@ -16,7 +16,9 @@ class Stats:
     `requests` are those for an answer, admitted or not; requests to count tokens are `token_counts`.
     `refusals` (429) are by kind and `refused_dimensions` by the bucket that was short; `rejections` are the
     other 4xx. `completed` answers were sent whole. `retry_after_ignored` counts requests that came again
-    with the same key and body before they were told to.
+    with the same key and body before they were told to. `batched` requests came in `batches`, and
+    `batched_again` are those that had come before, so or alone; `batch_results` are by what they came to, and
+    `crash_points` those at which an answer was withheld.
     """
 
     def __init__(self) -> None:
@@ -41,11 +43,17 @@ class Stats:
         self.refused_dimensions: Counter[str] = Counter()
         self.rejections: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
+        self.batches = 0
+        self.batched = 0
+        self.batched_again = 0
+        self.batch_results: Counter[str] = Counter()
+        self.crash_points: Counter[str] = Counter()
         self.admitted_by_second: Counter[int] = Counter()
         self.requests_by_key: Counter[str] = Counter()
         self.requests_by_model: Counter[str] = Counter()
         self._seen: dict[int, int] = {}
         self._answered: set[int] = set()
+        self._batched: set[int] = set()
         self._due_s: dict[tuple[str, int], float] = {}
 
     @property
@@ -97,10 +105,17 @@ class Stats:
         self.completed += 1
         self.sent_bytes += size_bytes
         self.last_answer_s = now_s
-        if digest in self._answered:
+        if digest in self._answered or digest in self._batched:
             self.answered_again += 1
         elif len(self._answered) < _MOST_BODIES:
             self._answered.add(digest)
+
+    def count_batched(self, digest: int) -> None:
+        """Count a request that came in a batch."""
+        self.batched += 1
+        if digest in self._batched or digest in self._answered:
+            self.batched_again += 1
+        self._batched.add(digest)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""

@@ -29,6 +29,7 @@ class NoFlights:
 
     def begins(self, sample_id: str, repeat: int) -> None: ...
     def ended(self, sample_id: str, repeat: int) -> None: ...
+    def rests(self, sample_id: str, repeat: int) -> None: ...
     def close(self) -> None: ...
 
 
@@ -46,7 +47,14 @@ class FlightFile:
 
     def begins(self, sample_id: str, repeat: int) -> None:
         line = self._under_way[sample_id, repeat] = _line(sample_id, repeat)
-        written = f"{self._to_write}+{line}\0".encode()
+        self._write(f"{self._to_write}+{line}\0".encode())
+
+    def rests(self, sample_id: str, repeat: int) -> None:
+        """Written at once: nothing may follow for hours."""
+        if (line := self._under_way.pop((sample_id, repeat), None)) is not None:
+            self._write(f"{self._to_write}-{line}\0".encode())
+
+    def _write(self, written: bytes) -> None:
         self._to_write = ""
         end = self._end + len(written)
         if self._map is None or end > len(self._map):

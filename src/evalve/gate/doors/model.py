@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from evalve.errors import OptionError
+from evalve.gate.batches.shapes import BATCH_HEADER, PRICE_SHARE
 from evalve.gate.dialects.answer_parts import is_stream, read_json
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.answers import Answer, TextDelta
@@ -105,22 +106,8 @@ class Model:
         refused. `timeout_s` is for each try. What gets no answer raises `ModelError`.
         """
         body = raw_options(options, more)
-        if body.get("stream"):
-            raise OptionError(
-                f"{self.name}: generate gives whole answers; for one as it comes, model.stream(…)"
-            )
-        ask = Ask(
-            prompt,
-            system,
-            tools,
-            tool_choice,
-            max_tokens,
-            temperature,
-            response_schema,
-            stop,
-            body,
-        )
-        request = self._request(ask)
+        ask = Ask(prompt, system, tools, tool_choice, max_tokens, temperature, response_schema, stop, body)
+        request = self._request(self._whole(ask))
         try:
             reply = await self._connection.gate.exchange(request, self._sender_for(timeout_s))
         except SendError as error:
@@ -155,7 +142,26 @@ class Model:
         place = "" if self._target.is_usual_address else f", base_url={self._target.base_url!r}"
         return f"Model({self.name!r}{place})"
 
+    @property
+    def lacks_key(self) -> bool:
+        return self._target.lacks_key
+
+    def request_for(
+        self, prompt: Prompt, *, max_tokens: int | None = 1024, options: Any = None, **asked: Any
+    ) -> Request:
+        """What `generate` would send."""
+        named = {name: asked.pop(name) for name in _NAMED & asked.keys()}
+        ask = Ask(prompt, max_tokens=max_tokens, **named, options=raw_options(options, asked))
+        return self._request(self._whole(ask))
+
     # -- one call
+
+    def _whole(self, ask: Ask) -> Ask:
+        if ask.options.get("stream"):
+            raise OptionError(
+                f"{self.name}: generate gives whole answers; for one as it comes, model.stream(…)"
+            )
+        return ask
 
     def _request(self, ask: Ask) -> Request:
         try:
@@ -182,14 +188,14 @@ class Model:
             answer = self._wire.answer(read_json(reply.body))
         except MISSHAPEN as error:
             raise refused(self._target, self._wire.dialect, reply) from error
-        return self._priced(answer, cached=reply.cached)
+        share = PRICE_SHARE if BATCH_HEADER in reply.headers else 1.0
+        return self._priced(answer, cached=reply.cached, price_share=share)
 
-    def _priced(self, answer: Answer, *, cached: bool) -> Answer:
+    def _priced(self, answer: Answer, *, cached: bool, price_share: float = 1.0) -> Answer:
         answer.cached = cached
         if answer.usage is not None:
-            answer.cost_usd = self._connection.price(
-                self._target.provider.name, self._target.model, answer.usage
-            )
+            cost_usd = self._connection.price(self._target.provider.name, self._target.model, answer.usage)
+            answer.cost_usd = None if cost_usd is None else cost_usd * price_share
         return answer
 
     # -- one stream

@@ -90,9 +90,12 @@ def calling_from_outside(context: SampleContext, *, caches: bool | None = None) 
     """The attempt as the gate sees calls that come over the gateway.
 
     It keeps its slot while they wait: its program goes on living, and a sync client may block the very loop
-    that lends slots. With `caches=False` nothing is read from the cache or kept in it, whatever the run says.
+    that lends slots. None of them waits for a batch. With `caches=False` nothing is read from the cache or
+    kept in it, whatever the run says.
     """
     surroundings, account = context.surroundings, context.account
+    if account is not None:
+        account = account.without_batches()
     return replace(
         context,
         surroundings=None if surroundings is None else KeepsSlot(surroundings),

@@ -1,0 +1,87 @@
+"""Several evaluations under pytest, which runs one after another: what they ask next goes in one batch.
+
+Each runs until all of its samples wait, and stops. Then the batch is waited for, and all are replayed: what
+was answered is in the cache. A round like this for each turn; in the end nobody asks for anything new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from evalve import gating
+from evalve.batches.desk import desk
+from evalve.contracts import EvaluationInfo, Progress, Store, Tally
+from evalve.gate.batches.store import BatchRow
+from evalve.gate.batches.words import batch_in_words
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def gather_in_batches(items: Sequence[pytest.Item], tell: Callable[[str], None]) -> None:
+    """Return when everything that the items ask for is in the cache, or has failed."""
+    queue = gating.house().batches()
+    while True:
+        with queue.gathering() as gathered:
+            for item, following in zip_longest(items, items[1:]):
+                _run_quietly(item, following or items[0])
+        if not gathered.waited_for:
+            return
+        ended = asyncio.run(_collected(gathered.open, len(items), tell))
+        if cancelled := [batch.intent for batch in ended if batch.is_cancelled]:
+            import pytest
+
+            pytest.exit(f"cancelled: batch {', '.join(cancelled)}; run again to ask anew", returncode=2)
+
+
+def _run_quietly(item: pytest.Item, following: pytest.Item) -> None:
+    """Nothing of it is reported; the fixtures that the next item shares stay."""
+    from _pytest.runner import runtestprotocol
+
+    runtestprotocol(item, log=False, nextitem=following)
+
+
+async def _collected(intents: Sequence[str], evaluations: int, tell: Callable[[str], None]) -> list[BatchRow]:
+    queue, at = gating.house().batches(), desk()
+    told: set[str] = set()
+
+    def say(batch: BatchRow) -> None:
+        if batch.state == "submitted" and batch.intent not in told:
+            told.add(batch.intent)
+            what = batch_in_words(batch, batch.intent)
+            tell(f"{batch.count:,} calls of {evaluations} evaluations wait for {what}")
+
+    try:
+        waits = [
+            at.until(intent, ("collected",), credentials=queue.credentials_of(intent), tell=say)
+            for intent in intents
+        ]
+        return list(await asyncio.gather(*waits))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        tell(f"the batches go on at the provider: {', '.join(intents)}. Run the same command to come back")
+        raise
+
+
+def recorded_calls(store: Store, info: EvaluationInfo) -> tuple[int, dict[str, float]]:
+    """How many samples are recorded, and what their calls came to."""
+    total: Counter[str] = Counter()
+    count = 0
+    for measured in store.measures(info.id):
+        count += 1
+        total.update(measured.calls or {})
+    return count, dict(total)
+
+
+class _Silent:
+    """Progress of runs that only say what they ask for."""
+
+    def started(self, tally: Tally) -> None: ...
+    def note(self, text: str) -> None: ...
+    def finished(self, tally: Tally) -> None: ...
+
+
+SILENT: Progress = _Silent()
