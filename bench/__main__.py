@@ -30,6 +30,7 @@ BENCHMARKS = (
     "cpu_per_call",
     "gateway",
     "agents",
+    "tool_calls",
     "traces",
     "faults",
     "batches",

@@ -78,6 +78,7 @@ DOORS = {
     "pytest_command",
     "pytest_warnings",
     "pytest_workers",
+    "reading",
 }
 UPWARD = {("declare.foreach", "wiring"), ("evaluators.asking", "gating")}
 """The named exceptions: calling an evaluation directly needs the whole machine, and a judge that is given by

@@ -14,7 +14,9 @@ from evalve import concurrency
 from evalve.concurrency import (
     Adaptive,
     Batch,
+    OneAtATime,
     Sequential,
+    Sharing,
     SlidingWindow,
     Throttled,
     Window,
@@ -87,6 +89,7 @@ STRATEGIES = [
     pytest.param(lambda: Adaptive(2, 1, 4, adaptation_interval=1.0), 4, id="Adaptive"),
     pytest.param(lambda: Throttled(Batch(4), 0.25), 4, id="Throttled-Batch"),
     pytest.param(lambda: Throttled(Adaptive(4, 1, 4), 0.25), 4, id="Throttled-Adaptive"),
+    pytest.param(lambda: Sharing(SlidingWindow(9), asyncio.Semaphore(4)), 4, id="Sharing"),
     pytest.param(OwnStrategy, 1, id="one's own"),
 ]
 
@@ -514,3 +517,17 @@ def test_what_is_declared_or_asked_for_stands_before_the_number_of_workers() -> 
 )
 def test_workers_are_those_asked_for_or_as_many_as_cores(asked: Options, expected: int | None) -> None:
     assert workers_for(asked) == expected
+
+
+def test_two_strategies_that_share_places_keep_one_limit_together() -> None:
+    bench = Bench([1.0] * 20)
+
+    async def both() -> None:
+        places = asyncio.Semaphore(5)
+        tasks = OneAtATime(bench.generated())
+        await asyncio.gather(*(results_of(Sharing(SlidingWindow(4), places), tasks) for _ in range(2)))
+
+    run_in_virtual_time(both())
+
+    assert sorted(bench.started) == list(range(20))
+    assert bench.peak == 5

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from evalve.gating import limiter as limiter
     from evalve.gating import model as model
     from evalve.metrics import metric as metric
+    from evalve.reading.marks import reads as reads
     from evalve.records import Result as Result
     from evalve.records import Score as Score
     from evalve.sandboxes.pool import Pool as Pool
@@ -105,6 +106,7 @@ _HOMES = {
     "metric": "evalve.metrics",
     "model": "evalve.gating",
     "parked": "evalve.contracts",
+    "reads": "evalve.reading.marks",
     "require": "evalve.declare.foreach",
     "run": "evalve.wiring",
     "trace": "evalve.tracing",
@@ -167,6 +169,7 @@ __all__ = [
     "metric",
     "model",
     "parked",
+    "reads",
     "require",
     "run",
     "trace",

@@ -155,6 +155,11 @@ def _add_reading(verbs: Verbs) -> None:
     show.add_argument("--full", action="store_true", help="all samples, nothing shortened")
     show.add_argument("--limit", type=_count, metavar="N", help=f"at most N samples (default {LIMIT})")
     show.add_argument("--json", action="store_true", help="for machines; all samples unless --limit is given")
+    show.add_argument(
+        "--markdown",
+        action="store_true",
+        help="scores, misses, and what is wrong or broke, for a CI job's summary",
+    )
     show.add_argument("--repeat", type=_count, metavar="K", help="of SAMPLE: only this repeat (from 0)")
     show.add_argument("--save", metavar="DIR", help="of SAMPLE: write the files that it kept to DIR")
 

@@ -27,6 +27,7 @@ from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
+from evalve.show.markdown import show_markdown
 from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.overview import status_of_experiment
 from evalve.show.regressions import Outcome, regression_check
@@ -190,11 +191,22 @@ def _show(said: argparse.Namespace) -> int:
                 f"--{option} belongs to one sample: evalve show {said.name} SAMPLE --{option} …"
             )
     choice = Choice(_which(said), said.limit, said.full, said.failure_class)
+    if said.markdown:
+        return _show_markdown(said, choice)
     with _store(said, said.name) as store:
         if said.json:
             sys.stdout.writelines(show_json(store, said.name, evaluation=said.evaluation, choice=choice))
             return OK
         return _print(show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width()))
+
+
+def _show_markdown(said: argparse.Namespace, choice: Choice) -> int:
+    if said.json:
+        raise OptionError("--json and --markdown are two forms of the same: say one")
+    if choice.which != "all" or choice.full:
+        raise OptionError("--markdown shows what is wrong and what broke: leave out what chooses samples")
+    with _store(said, said.name) as store:
+        return _print(show_markdown(store, said.name, evaluation=said.evaluation, limit=said.limit))
 
 
 def _which(said: argparse.Namespace) -> Which:
@@ -207,7 +219,7 @@ def _which(said: argparse.Namespace) -> Which:
 
 
 def _show_sample(said: argparse.Namespace) -> int:
-    for option in ("errors", "failed", "skipped", "limit", "failure_class"):
+    for option in ("errors", "failed", "skipped", "limit", "failure_class", "markdown"):
         if getattr(said, option):
             flag = "--class" if option == "failure_class" else f"--{option}"
             raise OptionError(f"{flag} chooses among samples: leave it out to see sample {said.sample!r}")

@@ -364,6 +364,24 @@ class Throttled:
         return await task()
 
 
+class Sharing:
+    """Any strategy, whose turns take places that other runs on this loop take as well."""
+
+    def __init__(self, strategy: Strategy, places: asyncio.Semaphore) -> None:
+        self.strategy = strategy
+        self.max_concurrency = getattr(strategy, "max_concurrency", None)
+        self._places = places
+
+    def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callback | None = None
+    ) -> AsyncIterator[Any]:
+        return self.strategy.execute(_Wrapped(tasks, self._start), progress_callback)
+
+    async def _start(self, task: Task) -> Any:
+        async with self._places:
+            return await task()
+
+
 class _Wrapped:
     """Tasks of another iterator, each to be started by `start`."""
 
@@ -382,6 +400,8 @@ def name_of(strategy: Strategy) -> str:
     """`Batch`; `Batch, throttled`."""
     if isinstance(strategy, Throttled):
         return f"{name_of(strategy.strategy)}, throttled"
+    if isinstance(strategy, Sharing):
+        return name_of(strategy.strategy)
     return type(strategy).__name__
 
 

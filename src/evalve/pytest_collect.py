@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from evalve.declare.foreach import Evaluation
+from evalve.declare.foreach import Evaluation, as_called
 from evalve.errors import DeclarationError, NotFound
 from evalve.options import suggestion
 from evalve.pytest_items import evaluation_of, variant_of
 from evalve.pytest_plugin import is_evaluation
 from evalve.pytest_run import run_pytest
+from evalve.reading.marks import reading_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ def collect(argument: str, *, model: str | None, folder: Path) -> list[Collected
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise DeclarationError(f"pytest cannot read {file}: {complained.getvalue().strip()}")
     found = [_collected(item, folder) for item in finder.items if is_evaluation(item)]
+    found = list({one.key: one for one in [*found, *_read(finder.items, folder)]}.values())
     if not found:
         raise NotFound(f"{file} has no evaluations: no function with @foreach")
     return _named(found, name.replace("::", "."), file) if name else found
@@ -56,6 +59,14 @@ def _named(found: list[Collected], name: str, file: str) -> list[Collected]:
 def _collected(item: pytest.Item, folder: Path) -> Collected:
     evaluation, variant = evaluation_of(item), variant_of(item)
     return Collected(evaluation.name + variant, evaluation.key(folder, variant), evaluation)
+
+
+def _read(items: Iterable[pytest.Item], folder: Path) -> Iterator[Collected]:
+    """What tests read, which need not be items themselves."""
+    for item in items:
+        if (reading := reading_of(item)) is not None:
+            evaluation = as_called(reading.evaluation)
+            yield Collected(evaluation.name, evaluation.key(folder), evaluation)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,6 +10,7 @@ import argparse
 import copy
 import inspect
 import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -32,6 +33,8 @@ MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
 """Found while pytest collects, when raising it would show a traceback for every file."""
 LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 """What looks like an evaluation and is none."""
+EXIT_BROKE = 7
+"""The exit code where tests could not read what they need, so that nothing is known of it."""
 
 
 # -- options
@@ -217,6 +220,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: an evaluation; added by evalve to select by `-m {name}`")
     config.addinivalue_line("markers", "basic: yours to set: scored by rules, no model judges")
     config.addinivalue_line("markers", "llm: yours to set: a model judges, which costs calls")
+    config.addinivalue_line("markers", "evalve_reads: added by evalve.reads to tests that read records")
     said_on_command_line(config)
 
 
@@ -312,7 +316,16 @@ def model(request: pytest.FixtureRequest) -> Any:
     """The model that `--model` names, ready to be asked; with several, one variant for each."""
     from evalve.gating import model as open_model
 
+    chosen = _models(request.config)
     name = getattr(request, "param", None)
+    if name is None and len(chosen) == 1:
+        name = chosen[0]  # asked for by a test that reads an evaluation
+    if name is None and chosen:
+        pytest.fail(
+            f"{request.node.nodeid} reads an evaluation that asks for a model, and {len(chosen)} were chosen:"
+            " let the test ask for `model` too, so that there is one for each",
+            pytrace=False,
+        )
     if name is None:
         pytest.fail(
             f"{request.node.nodeid} asks for a model, and none was chosen: "
@@ -364,6 +377,29 @@ def postgres_sandbox(request: pytest.FixtureRequest) -> Any:
         pytest.fail(f"postgres_sandbox: {error}", pytrace=False)
 
 
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Any:
+    """The record of the sample that the test reads, as `evalve.reads` says; the evaluation has run then."""
+    return _readings(request).record(request)
+
+
+@pytest.fixture
+def records(request: pytest.FixtureRequest) -> Any:
+    """The records of all samples of the evaluation that the test reads."""
+    return _readings(request).records(request)
+
+
+def _readings(request: pytest.FixtureRequest) -> Any:
+    found = _evalve(request.config).readings
+    if found is None:
+        pytest.fail(
+            f"{request.node.nodeid} asks for records: say of which evaluation, with"
+            " @evalve.reads(eval_x, SAMPLE_ID)",
+            pytrace=False,
+        )
+    return found
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "model" not in metafunc.fixturenames:
         return
@@ -394,8 +430,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if asked.collectonly or (session.testsfailed and not asked.continue_on_collection_errors):
         return  # nothing will run, so nothing may be forgotten either
     items = [item for item in session.items if is_evaluation(item)]
-    if items:
-        _evalve(session.config).begin(items)
+    readers: list[pytest.Item] = []
+    if _MARKS in sys.modules:  # or no test can be marked
+        readers = [item for item in session.items if sys.modules[_MARKS].reading_of(item) is not None]
+    if items or readers:
+        _evalve(session.config).begin(items, readers)
+
+
+_MARKS = "evalve.reading.marks"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -451,6 +493,13 @@ def pytest_runtest_makereport(
         session = _evalve(item.config)
         report.evalve = session.told.get(item.nodeid)  # type: ignore[attr-defined]
         report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
+    elif SESSION in item.config.stash and _evalve(item.config).readings is not None:
+        from evalve.reading.readings import BROKE
+
+        session = _evalve(item.config)
+        report.evalve_ran = session.ran_for.pop(item.nodeid, [])  # type: ignore[attr-defined]
+        report.evalve_broke = item.stash.get(BROKE, False)  # type: ignore[attr-defined]
+        report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
     return report
 
 
@@ -459,21 +508,27 @@ def pytest_terminal_summary(
 ) -> None:
     for text in config.stash.get(LEFT_OUT, []):
         terminalreporter.write_line(f"evalve: {text}", yellow=True)
-    reports = [
-        report
-        for of_one_kind in terminalreporter.stats.values()
-        for report in of_one_kind
-        if hasattr(report, "evalve")
-    ]
-    if reports or SESSION in config.stash:
-        told = sorted((report for report in reports if report.evalve), key=lambda report: report.start)
+    reports = list(_reports(config, "evalve"))
+    readers = list(_reports(config, "evalve_ran"))
+    if reports or readers or SESSION in config.stash:
+        told = [(report.start, report.evalve) for report in reports if report.evalve]
+        told += [(report.start, ran) for report in readers for ran in report.evalve_ran]
         _evalve(config).summarise(
             terminalreporter,
-            [report.evalve for report in told],
-            [warned for report in reports for warned in report.evalve_warned],
-            all_told={report.nodeid for report in reports} == {report.nodeid for report in told},
-            interrupted=bool(reports) and exitstatus == pytest.ExitCode.INTERRUPTED,
+            [each for _, each in sorted(told, key=lambda one: one[0])],
+            [warned for report in (*reports, *readers) for warned in report.evalve_warned],
+            all_told={report.nodeid for report in reports}
+            == {report.nodeid for report in reports if report.evalve},
+            interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
+            is_ours=bool(reports),
         )
+
+
+def _reports(config: pytest.Config, attribute: str) -> Iterator[Any]:
+    """Those that have it, of all processes; without a terminal reporter nobody keeps them."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    for of_one_kind in getattr(reporter, "stats", {}).values():
+        yield from (report for report in of_one_kind if hasattr(report, attribute))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -481,8 +536,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if hasattr(config, "workeroutput"):  # each worker of xdist collects, and the controller tells once
         config.workeroutput["evalve_left_out"] = config.stash.get(LEFT_OUT, [])
+    elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        session.exitstatus = _exit_code(config, exitstatus)
     if SESSION in config.stash:
         config.stash[SESSION].finish(exitstatus)
+
+
+def _exit_code(config: pytest.Config, exitstatus: int) -> int:
+    """A sample that broke says nothing of what is evaluated; a missed gate counts though no test tells it."""
+    readers = list(_reports(config, "evalve_ran"))
+    if any(report.evalve_broke for report in readers):
+        return EXIT_BROKE
+    has_problems = any(told["problems"] for report in readers for told in report.evalve_ran)
+    return int(pytest.ExitCode.TESTS_FAILED) if has_problems else exitstatus
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import logging
 import os
 import shlex
 import sys
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -27,12 +29,16 @@ from evalve.errors import EvalveError
 from evalve.experiments.configuration import project_folder
 from evalve.gate.accounts import Account
 from evalve.gate.batches.asked import GATHERED
+from evalve.gate.budget import SharedBudget
 from evalve.options import Options
 from evalve.pytest_command import typed, without_fresh
 from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of
 from evalve.pytest_traceback import down_to_the_person
 from evalve.pytest_warnings import HeardWarnings
 from evalve.pytest_workers import Controller, Workers
+from evalve.reading.claims import Claims
+from evalve.reading.readings import Readings
+from evalve.runner.evaluation import Outcome
 from evalve.runner.terminating import EndsAll, taking_gentle
 from evalve.secrecy import Environment
 from evalve.show import figures
@@ -77,6 +83,10 @@ class EvalveSession:
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
+        self.readings: Readings | None = None
+        """What tests read of evaluations, where there are such tests."""
+        self.ran_for: dict[str, list[dict[str, Any]]] = {}
+        """What to tell about the evaluations that a test ran in order to read them, by node id."""
         self.heard = HeardWarnings()
         self._scope.enter_context(self.heard.listening())
         if self._worker is not None:
@@ -118,31 +128,41 @@ class EvalveSession:
 
     # -- before and after
 
-    def begin(self, items: Sequence[pytest.Item]) -> None:
-        """Check the items and take the experiment, before anything is spent."""
+    def begin(self, items: Sequence[pytest.Item], readers: Sequence[pytest.Item] = ()) -> None:
+        """Check the items and take the experiment, before anything is spent; `readers` are tests."""
         try:
-            self._begin(items)
+            self._begin(items, readers)
         except pytest.UsageError as error:
             if self._worker is None:
                 raise
             self._refused = str(error)  # xdist would take it for a crash, and begin another worker for ever
 
-    def _begin(self, items: Sequence[pytest.Item]) -> None:
+    def _begin(self, items: Sequence[pytest.Item], readers: Sequence[pytest.Item]) -> None:
         self.check()
         refuse_namesakes(items, self._folder)
+        if readers:
+            self.readings = Readings(
+                self, readers, folder=self._folder, claims=self._claims(), is_worker=self._worker is not None
+            )
+        read = self.readings.evaluations if self.readings is not None else []
         if self._worker is None:
             gating.tell_unknown_variables(self._warn)
         else:
             self._controller = Controller(self._worker["evalve_channel"])
             self._scope.enter_context(self._controller.obeyed())
         self._scope.enter_context(taking_gentle(EndsAll(_asked_to_end)))
-        for evaluation in _of_different_storages(items):
+        for evaluation in _of_different_storages(
+            [*map(evaluation_of, items), *(one.evaluation for one in read)]
+        ):
             self._lock(evaluation)
         asked = self._settings.options_for_any()
         self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
         self._purse.spent_by_fixtures_usd = self._calls_of_fixtures.budget.used_usd
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
+        for one in read:
+            if self.options_for(one.evaluation).fresh:
+                self.store_of(one.evaluation).forget(self.experiment, one.key)
         for item in items:
             self._start_over_if_asked(item)
 
@@ -201,6 +221,12 @@ class EvalveSession:
             self._workers.close()
         for lock in self._locks.values():
             lock.release()
+        if self._worker is None:
+            self._claims().forget()
+
+    def _claims(self) -> Claims:
+        """In a folder that this process and its workers know by what they have in common."""
+        return Claims(Path(tempfile.gettempdir()) / f"evalve-{self._party}")
 
     def _lock(self, evaluation: Evaluation | None) -> None:
         """Take the experiment in the evaluation's store, or in the one that holds for all."""
@@ -248,7 +274,7 @@ class EvalveSession:
         if len(batched) > 1 and not self._refused:
             self._gathers = True
             try:
-                gather_in_batches(batched, tell=self._showing(self._settings.options_for_any()).note)
+                gather_in_batches(batched, tell=self.showing(self._settings.options_for_any()).note)
             except EvalveError as error:
                 pytest.exit(f"evalve: {error}", returncode=int(pytest.ExitCode.TESTS_FAILED))
             finally:
@@ -281,10 +307,28 @@ class EvalveSession:
         task.cancel()
         task.get_loop().run_until_complete(asyncio.wait({task}, timeout=_PATIENCE_S))
 
-    def run_on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def run_on_loop(
+        self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
+    ) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        self._runner.run(coroutine)
+        self._runner.run(coroutine, context=context)
+
+    def run_for_tests(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context) -> None:
+        """What tests read, while no item of an evaluation runs."""
+
+        async def remembered() -> None:
+            self._task = asyncio.current_task()
+            await coroutine
+
+        try:
+            self.run_on_loop(remembered(), context)
+        finally:
+            self.end_what_goes_on()
+
+    def refuse_if_told_so(self) -> None:
+        if self._refused:
+            pytest.fail(self._refused, pytrace=False)
 
     async def _run(
         self,
@@ -307,46 +351,95 @@ class EvalveSession:
         leading: tuple[Any, ...],
         fixtures: Mapping[str, Any],
     ) -> None:
-        if self._refused:
-            pytest.fail(self._refused, pytrace=False)
+        self.refuse_if_told_so()
         self._to_start_over.pop(item.nodeid, None)
-        options = self._within_budget(self._settings.options_for(evaluation))
         variant = variant_of(item)
+        key = evaluation.key(self._folder, variant)
+        with self.readings.begun_by_item(key) if self.readings is not None else nullcontext(False) as is_read:
+            runnable = self.bound(
+                evaluation,
+                variant,
+                fixtures,
+                leading=leading,
+                parameters=parameters_of(item),
+                resumes=is_read,
+            )
+            try:
+                with self.leaving_the_rest_to_fixtures():
+                    told, outcome = await self.recorded(runnable, evaluation, label=item.nodeid)
+            except EvalveError as error:
+                where, said = getattr(item.function, MARK).where, str(error)
+                text = said if said.startswith(where) else f"{where}: {said}"
+                raise pytest.fail.Exception(text, pytrace=False) from None
+        if self._gathers and (outcome.stop_reason == GATHERED or not outcome.interrupted):
+            self._gathered.add(item.nodeid)
+            del self.told[item.nodeid]
+            return  # it is judged when it is replayed
+        item.user_properties.extend(properties(told))
+        if outcome.stop_reason:
+            raise pytest.exit.Exception(outcome.stop_reason, returncode=int(pytest.ExitCode.INTERRUPTED))
+        if outcome.interrupted:
+            raise pytest.exit.Exception("interrupted", returncode=int(pytest.ExitCode.INTERRUPTED))
+        if outcome.problems:
+            text = failure_text(told, outcome.info, self.store_of(evaluation))
+            failed = pytest.fail.Exception(text, pytrace=False)
+            if outcome.first_error is not None and self._config.option.usepdb:
+                failed = failed.with_traceback(down_to_the_person(outcome.first_error))  # where --pdb stops
+            raise failed
+        if told.is_empty or told.is_skipped:
+            pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
+
+    def bound(
+        self,
+        evaluation: Evaluation,
+        variant: str,
+        fixtures: Mapping[str, Any],
+        *,
+        leading: tuple[Any, ...] = (),
+        parameters: Mapping[str, str] | None = None,
+        resumes: bool = False,
+    ) -> Runnable:
+        """The evaluation under the session's options; one that `resumes` forgets nothing."""
+        options = self._within_budget(self._settings.options_for(evaluation))
         try:
-            runnable = evaluation.bound(
+            return evaluation.bound(
                 experiment=self._settings.experiment,
                 key=evaluation.key(self._folder, variant),
                 variant=variant,
                 arguments=fixtures,
-                options=options,
+                options=replace(options, fresh=None) if resumes else options,
                 leading=leading,
-                parameters=parameters_of(item),
+                parameters=parameters,
             )
         except EvalveError as error:
             raise pytest.fail.Exception(f"{evaluation.where}: {error}", pytrace=False) from None
-        store = wiring.storage_for(evaluation, options, self._folder)
+
+    async def recorded(
+        self,
+        runnable: Runnable,
+        evaluation: Evaluation,
+        *,
+        label: str,
+        progress: Progress | None = None,
+        budget: SharedBudget | None = None,
+    ) -> tuple[Told, Outcome]:
+        """Run it, and tell what came of it, also where it breaks."""
+        options, store = runnable.options, self.store_of(evaluation)
         try:
-            with self._leaving_the_rest_to_fixtures():
-                outcome = await wiring.run_recording(
-                    runnable,
-                    store=store,
-                    progress=SILENT if self._gathers else self._showing(options),
-                    folder=self._folder,
-                    give_up=None if self._worker is not None else self._give_up,
-                    purse=self._purse,
-                )
+            outcome = await wiring.run_recording(
+                runnable,
+                store=store,
+                progress=progress or (SILENT if self._gathers else self.showing(options)),
+                folder=self._folder,
+                give_up=None if self._worker is not None else self._give_up,
+                purse=self._purse if budget is None else None,
+                budget=budget,
+            )
         except Exception as error:
-            self.told[item.nodeid] = (await _told_of_broken(runnable, store, error)).to_plain()
-            if not isinstance(error, EvalveError):
-                raise
-            where, said = getattr(item.function, MARK).where, str(error)
-            text = said if said.startswith(where) else f"{where}: {said}"
-            raise pytest.fail.Exception(text, pytrace=False) from None
-        if self._gathers and (outcome.stop_reason == GATHERED or not outcome.interrupted):
-            self._gathered.add(item.nodeid)
-            return  # it is judged when it is replayed
+            self.told[label] = (await _told_of_broken(runnable, store, error)).to_plain()
+            raise
         ran, calls = outcome.ran, outcome.run.report["calls"]
-        if item.nodeid in self._gathered and not ran:
+        if label in self._gathered and not ran:
             ran, calls = recorded_calls(store, outcome.info)
         told = Told.about(
             outcome.info,
@@ -361,19 +454,24 @@ class EvalveSession:
             skip_reasons=skip_reasons(store, outcome.info),
             asked_for=figures.first_rows(options.samples, evaluation.dataset.known_size()),
         )
-        self.told[item.nodeid] = told.to_plain()
-        item.user_properties.extend(properties(told))
-        if outcome.stop_reason:
-            raise pytest.exit.Exception(outcome.stop_reason, returncode=int(pytest.ExitCode.INTERRUPTED))
-        if outcome.interrupted:
-            raise pytest.exit.Exception("interrupted", returncode=int(pytest.ExitCode.INTERRUPTED))
-        if outcome.problems:
-            failed = pytest.fail.Exception(failure_text(told, outcome.info, store), pytrace=False)
-            if outcome.first_error is not None and self._config.option.usepdb:
-                failed = failed.with_traceback(down_to_the_person(outcome.first_error))  # where --pdb stops
-            raise failed
-        if told.is_empty or told.is_skipped:
-            pytest.skip(skip_text(told))  # as pytest does with an empty list of parameters
+        self.told[label] = told.to_plain()
+        return told, outcome
+
+    @property
+    def experiment(self) -> str:
+        return self._settings.experiment
+
+    def options_for(self, evaluation: Evaluation) -> Options:
+        return self._settings.options_for(evaluation)
+
+    def store_of(self, evaluation: Evaluation) -> Store:
+        return wiring.storage_for(evaluation, self.options_for(evaluation), self._folder)
+
+    def variant_by_model(self, model: str | None) -> str:
+        """As pytest names the evaluation's own item; `model` is what a test is parametrised for."""
+        chosen = self._chosen()
+        name = model or (chosen[0] if len(chosen) == 1 else None)
+        return f"[{name}]" if name else ""
 
     def _give_up(self) -> None:
         """In a thread: nothing ends what holds the main one, so say how to go on, and end the process."""
@@ -405,7 +503,18 @@ class EvalveSession:
         return replace(options, budget_usd=max(0.0, for_all_usd - used_usd))
 
     @contextmanager
-    def _leaving_the_rest_to_fixtures(self) -> Iterator[None]:
+    def spending_together(self, asked: Sequence[Options]) -> Iterator[SharedBudget | None]:
+        """One budget for evaluations beside each other: the smallest that one of them has."""
+        limits_usd = [options.budget_usd for options in asked if options.budget_usd is not None]
+        budget = SharedBudget(min(limits_usd)) if limits_usd else None
+        with self.leaving_the_rest_to_fixtures():
+            try:
+                yield budget
+            finally:
+                self._purse.spent_usd += budget.used_usd() if budget is not None else 0.0
+
+    @contextmanager
+    def leaving_the_rest_to_fixtures(self) -> Iterator[None]:
         """What an evaluation spends in the block, the fixtures of those that follow no longer have."""
         before_usd = self._purse.spent_usd
         try:
@@ -415,7 +524,7 @@ class EvalveSession:
             if fixtures is not None and fixtures.budget.limit_usd is not None:
                 fixtures.budget.limit_usd -= self._purse.spent_usd - before_usd
 
-    def _showing(self, options: Options) -> Progress:
+    def showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""
         if self._progress is None:
             if self._worker is not None:
@@ -435,10 +544,15 @@ class EvalveSession:
         *,
         all_told: bool,
         interrupted: bool,
+        is_ours: bool,
     ) -> None:
-        """Write the section; an interrupted item has no report, so it is known only here."""
+        """Write the section; an interrupted item has no report, so it is known only here.
+
+        `is_ours` says whether evaluations have items here, which an interrupt concerns.
+        """
         warnings = list(warning_lines([*warned, *self.heard.taken()]))
         stopped = [*self._interrupted(), *self._told_by_workers]
+        interrupted = interrupted and (is_ours or bool(stopped))
         if not told and not interrupted and not warnings:
             return
         reporter.write_sep("=", "evalve", bold=True)
@@ -472,11 +586,10 @@ class EvalveSession:
         return shlex.join([*without_fresh(typed(self._config)), *named])
 
 
-def _of_different_storages(items: Sequence[pytest.Item]) -> list[Evaluation]:
+def _of_different_storages(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """One evaluation for each that is said in the code; whoever says nothing has the project's."""
     by_storage: dict[Any, Evaluation] = {}
-    for item in items:
-        evaluation = evaluation_of(item)
+    for evaluation in evaluations:
         by_storage.setdefault((evaluation.options.storage, id(evaluation.storage)), evaluation)
     return list(by_storage.values())
 

@@ -215,6 +215,16 @@ class Record:
     def ok(self) -> bool:
         return self.status == "done"
 
+    def score(self, name: str) -> Score:
+        """The score of this name; which names there are, where it has none."""
+        for score in self.scores:
+            if score.name == name:
+                return score
+        names = ", ".join(score.name for score in self.scores) or "none"
+        raise LookupError(
+            f"{self.evaluation}: sample {self.sample_id} has no score {name!r}; its scores: {names}"
+        )
+
     @property
     def error(self) -> str | None:
         """`ValueError: no digits`; `None` where the sample is done or was skipped."""

@@ -14,6 +14,7 @@ from evalve.errors import OptionError
 from evalve.simulator import Answer, Behaviour, ToolCall, Turns, read_behaviour
 from evalve.simulator.command import behaviour_from, command_line
 from evalve.simulator.conversations import Tool, tool_rounds_of, tools_of
+from evalve.simulator.scripts import read_script
 
 READER = Turns(
     (
@@ -234,3 +235,21 @@ def test_a_script_from_a_file(tmp_path: Path) -> None:
 def test_a_wrong_script_is_refused(answers: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         read_behaviour({"answers": answers})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_arguments_that_are_no_json_go_out_as_they_are(start: Start, stream: bool) -> None:
+    script = read_script([{"tool_calls": [{"name": "Read", "arguments": '{"path": "a.md'}]}])
+    _, client = await start(Behaviour(answers=script))
+    tools = [{"name": "Read", "input_schema": {"type": "object"}}]
+    functions = [{"type": "function", "function": {"name": "Read"}}]
+
+    message = await client.messages("x", tools=tools, stream=stream)
+    chat = await client.chat("x", tools=functions, stream=stream)
+
+    if stream:
+        pieces = [event["delta"].get("partial_json", "") for event in message.events if "delta" in event]
+        assert "".join(pieces) == '{"path": "a.md'
+        return
+    assert message.json["content"][0]["input"] == '{"path": "a.md'
+    assert chat.json["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"path": "a.md'

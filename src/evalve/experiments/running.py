@@ -46,7 +46,7 @@ class Ended:
 
 def run_all(planned: Sequence[Planned], *, progress: Progress, folder: Path) -> list[Ended]:
     """All of them at once; one that breaks leaves the others alone."""
-    progress = _OnceTold(progress)
+    progress = OnceTold(progress)
     with _locked(planned), forwarding_interrupts() as context:
 
         def give_up() -> None:
@@ -74,7 +74,7 @@ def run_all(planned: Sequence[Planned], *, progress: Progress, folder: Path) -> 
         return context.run(wiring.wait_for, run_together)
 
 
-class _OnceTold:
+class OnceTold:
     """Progress for several: what all of them say, as when Ctrl-C stops them, is shown once."""
 
     def __init__(self, progress: Progress) -> None:

@@ -72,4 +72,4 @@ def _sent(answer: Answer, ask: Ask) -> Output:
 
 
 def _count_call(call: ToolCall) -> int:
-    return count_text(call.name + json.dumps(dict(call.arguments)))
+    return count_text(call.name + call.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +16,20 @@ _FOUND = "{found}"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model calls."""
+    """A tool that the model calls; arguments that are a text go out as they are: models break their JSON."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] | str
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON, or as the text that is none."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(dict(self.arguments))
+
+    @property
+    def value(self) -> dict[str, Any] | str:
+        """The arguments where a wire format has them as a value."""
+        return self.arguments if isinstance(self.arguments, str) else dict(self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +177,11 @@ def _read_answer(value: Any, name: str) -> Said:
             f"{name} is {value!r}; it must be a text or have some of {', '.join(sorted(known))}"
         )
     try:
-        calls = tuple(ToolCall(str(c["name"]), dict(c["arguments"])) for c in value.get("tool_calls", ()))
+        calls = tuple(_read_call(call) for call in value.get("tool_calls", ()))
     except (KeyError, TypeError, ValueError) as error:
-        raise OptionError(f"{name}.tool_calls: each needs a name and an object of arguments") from error
+        raise OptionError(
+            f"{name}.tool_calls: each needs a name and an object of arguments, or a text that is no JSON"
+        ) from error
     tokens = value.get("output_tokens")
     if tokens is not None and (not isinstance(tokens, int) or tokens < 0):
         raise OptionError(f"{name}.output_tokens is {tokens!r}; it must be an integer of at least 0")
@@ -176,3 +189,8 @@ def _read_answer(value: Any, name: str) -> Said:
     if pattern is not None and not isinstance(pattern, str):
         raise OptionError(f"{name}.find is {pattern!r}; it must be a pattern, as text")
     return Answer(str(value.get("text", "")), calls, tokens, pattern, str(value.get("reasoning", "")))
+
+
+def _read_call(value: Any) -> ToolCall:
+    arguments = value["arguments"]
+    return ToolCall(str(value["name"]), arguments if isinstance(arguments, str) else dict(arguments))

@@ -235,7 +235,7 @@ def _blocks(output: Output, call_id: str) -> list[dict[str, Any]]:
         blocks.append({"type": "text", "text": output.text})
     for place, call in enumerate(output.tool_calls):
         identity = f"toolu_{call_id}_{place}"
-        blocks.append({"type": "tool_use", "id": identity, "name": call.name, "input": dict(call.arguments)})
+        blocks.append({"type": "tool_use", "id": identity, "name": call.name, "input": call.value})
     return blocks
 
 
@@ -250,7 +250,8 @@ def _block_events(index: int, block: Mapping[str, Any], characters: int) -> list
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
     else:
         empty = {**block, "input": {}}
-        text = json.dumps(block["input"])
+        given = block["input"]
+        text = given if isinstance(given, str) else json.dumps(given)
         deltas = [
             {"type": "input_json_delta", "partial_json": piece} for piece in pieces_of(text, characters)
         ]

@@ -150,7 +150,7 @@ def _thought(text: str) -> dict[str, Any]:
 
 
 def _calls(output: Output) -> list[dict[str, Any]]:
-    return [{"functionCall": {"name": call.name, "args": dict(call.arguments)}} for call in output.tool_calls]
+    return [{"functionCall": {"name": call.name, "args": call.value}} for call in output.tool_calls]
 
 
 def _answer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -234,7 +233,7 @@ def _deltas(output: Output, call_id: str, characters: int) -> list[dict[str, Any
 
 
 def _tool_call(call: ToolCall, call_id: str, place: int) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+    function = {"name": call.name, "arguments": call.text}
     return {"id": f"call_{call_id}_{place}", "type": "function", "function": function}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -195,13 +194,14 @@ def _call_item(call: ToolCall, identity: str, tool: Tool) -> dict[str, Any]:
     if tool.namespace is not None:
         item["namespace"] = tool.namespace
     if tool.is_custom:
-        text = str(call.arguments.get("input", ""))
+        given = call.arguments
+        text = given if isinstance(given, str) else str(given.get("input", ""))
         return {"type": "custom_tool_call", "id": f"ctc_{identity}", **item, "input": text}
     return {
         "type": "function_call",
         "id": f"fc_{identity}",
         **item,
-        "arguments": json.dumps(dict(call.arguments)),
+        "arguments": call.text,
     }
 
 
