@@ -88,6 +88,7 @@ def test_claude_code_is_read_with_usage_cost_and_turns() -> None:
         ({"is_error": True, "api_error_status": 429, "result": "slow down"}, WELL, "provider"),
         ({"is_error": True, "api_error_status": 500}, WELL, "provider"),
         ({"is_error": True, "api_error_status": 401, "result": "invalid key"}, WELL, "code"),
+        ({"is_error": True, "result": "Invalid API key · Please run /login"}, Ending(exit_code=1), "code"),
         ({"is_error": True, "result": "it went wrong"}, WELL, "agent"),
         ({"subtype": "error_max_turns", "result": None}, Ending(exit_code=1), "agent"),
         ({"subtype": "error_during_execution"}, WELL, "agent"),

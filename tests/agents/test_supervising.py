@@ -395,6 +395,11 @@ def _marker_of(pid: int) -> str:
     return next(entry for entry in environment if entry.startswith(b"EVALVE_AGENT=")).decode()
 
 
+async def test_an_agent_that_asks_its_parent_to_end_ends_nobody_else(run: Run) -> None:
+    ending = await run(["sh", "-c", "kill -TERM $PPID; sleep 0.2; echo answer"])
+    assert (ending.exit_code, ending.by) == (0, "itself")
+
+
 async def test_many_agents_at_once_each_have_their_own_end(supervisor: Supervisor, tmp_path: Path) -> None:
     async def one(number: int) -> int | None:
         folder = tmp_path / str(number)

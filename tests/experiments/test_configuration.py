@@ -126,7 +126,7 @@ def test_what_is_no_mapping_is_refused(read: Read, tmp_path: Path, text: str, me
 
 
 def test_text_that_is_no_yaml_is_refused(read: Read) -> None:
-    with pytest.raises(OptionError, match=r"evalve\.yaml is not valid YAML: "):
+    with pytest.raises(OptionError, match=r"evalve\.yaml:2: this is not valid YAML: "):
         read("options: [\n")
 
 

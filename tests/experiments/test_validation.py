@@ -149,7 +149,29 @@ def test_a_mistake_is_told_with_its_line_and_what_was_meant(
 def test_an_experiment_whose_files_cannot_be_is_told_once_and_looked_at_no_further(tmp_path: Path) -> None:
     text = VALID.replace('{context.md: "{context}"}', "{context.md: {pth: a}}")
     (found,) = problems_of(tmp_path, text)  # and not for debug, which extends it
-    assert found.startswith("13: experiments.full: files: needs names with a text")
+    told = "13: experiments.full: files: context.md: needs a text, as in"
+    assert found.startswith(told) and found.endswith("got {'pth': 'a'}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "models:\n  a: {model: x\ndatasets: [\n",
+            "3: this is not valid YAML: while parsing a flow mapping at line 2: "
+            "expected ',' or '}', but got ':'",
+        ),
+        (
+            "experiments:\n\tx: 1\n",
+            "2: this is not valid YAML: found character '\\t' that cannot start any token; "
+            "indent with spaces, YAML takes no tabs",
+        ),
+    ],
+)
+def test_text_that_is_not_yaml_is_told_with_the_line_where_it_stops(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    assert problems_of(tmp_path, text) == [problem]
 
 
 def test_what_the_gate_would_not_take_is_told_with_its_line(tmp_path: Path) -> None:

@@ -105,6 +105,18 @@ def test_concurrency_changes_nothing_in_the_canonical_export(project: Project) -
     assert canonical(project, "by-1", environ) == canonical(project, "by-16", environ) != ""
 
 
+def test_a_key_is_a_flag_also_with_its_unit_and_how_often_is_tried_may_change(project: Project) -> None:
+    environ = prepared(project, rows=3)
+
+    first = project.evalve(
+        "run", NAME, "--limit", "1", "--timeout-s", "60", "--throttle-s", "0.01", **environ
+    )
+    more = project.evalve("run", NAME, "--limit", "2", "--retries", "2", **environ)
+
+    assert [one.code for one in (first, more)] == [0, 0], more.out + more.err
+    assert "2/2 done of the first 2 rows, 1 of them before" in more.out
+
+
 def test_from_a_folder_below_the_project_is_found(project: Project) -> None:
     environ = prepared(project, rows=2)
     (project.folder / "below").mkdir()

@@ -74,7 +74,7 @@ def test_bad_values_in_the_environment_and_in_yaml_name_their_place(project: Pro
     assert "EVALVE_SAMPLES: needs a whole number, 0 or more; got 'few'" in variable.err
     assert "evalve.yaml:2: options: unknown option 'sampels'; did you mean 'samples'?" in key.err
     assert "evalve.yaml:1: unknown key 'experiment'; did you mean 'experiments'?" in top.err
-    assert "evalve.yaml is not valid YAML" in broken.err
+    assert "evalve.yaml:2: this is not valid YAML" in broken.err
 
 
 def test_a_wrong_yaml_does_not_disturb_a_project_without_evaluations(project: Project) -> None:

@@ -23,6 +23,7 @@ _OF_PROVIDER = re.compile(
     r"(?:status|HTTP|error|code)\D{0,12}(?:429|5\d\d))\b",
     re.IGNORECASE,
 )
+_OF_LOGIN = re.compile(r"\b(?:invalid (?:api|x-api)[ -]key|run /login|not logged in)\b", re.IGNORECASE)
 _STATUS = re.compile(r"\b(?:status|code|HTTP|API Error)[\"':=\s]{1,4}([45]\d\d)\b", re.IGNORECASE)
 _IS_ERROR = re.compile(
     r"""\W*(?:API\ Error\b
@@ -83,6 +84,8 @@ def of_error(text: str) -> FailureClass:
     status = _STATUS.search(text)
     if status is not None:
         return of_status(int(status[1]))
+    if _OF_LOGIN.search(text):
+        return "code"
     return "provider" if _OF_PROVIDER.search(text) else "agent"
 
 

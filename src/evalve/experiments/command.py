@@ -137,7 +137,8 @@ def _parsed(arguments: Sequence[str]) -> Said:
     parser = argparse.ArgumentParser(prog="evalve run", allow_abbrev=False, add_help=False)
     parser.add_argument("names", nargs="+")
     for option in OPTIONS:
-        names = [f"--{prefix}{name}" for name in (option.name, *option.aliases) for prefix in ("", "evalve-")]
+        spellings = dict.fromkeys((option.name, *option.aliases, option.field.replace("_", "-")))
+        names = [f"--{prefix}{name}" for name in spellings for prefix in ("", "evalve-")]
         for word in option.words:
             flags = [f"{name}={word}" for name in names]
             parser.add_argument(*flags, dest=option.field, action="append_const", const=word)

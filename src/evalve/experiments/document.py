@@ -112,13 +112,24 @@ def _parsed(path: Path, text: str) -> Document:
         _refuse_doubles(path, node)
         content = loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise OptionError(f"{path} is not valid YAML: {error}") from error
+        raise OptionError(_in_words(path, error)) from error
     finally:
         loader.dispose()
     places = {
         keys: Place(path, line + 1) for keys, line in _lines(yaml, loader, node, (), node.start_mark.line)
     }
     return Document(path, content, places)
+
+
+def _in_words(path: Path, error: Any) -> str:
+    """Where the text stops being YAML, and why; a character that no YAML has comes without a mark."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return f"{path} is not valid YAML: {error}"
+    begun = error.context_mark
+    since = f" {error.context} at line {begun.line + 1}:" if error.context and begun else ""
+    remedy = "; indent with spaces, YAML takes no tabs" if "'\\t'" in error.problem else ""
+    return f"{path}:{mark.line + 1}: this is not valid YAML:{since} {error.problem}{remedy}"
 
 
 def _lines(yaml: Any, loader: Any, node: Any, keys: Keys, line: int) -> Iterator[tuple[Keys, int]]:

@@ -66,7 +66,7 @@ _FILE = {
 }
 
 
-def _is_file(value: Any) -> bool:
+def is_file(value: Any) -> bool:
     return isinstance(value, str) or (
         isinstance(value, dict) and list(value) == ["path"] and _is_text(value["path"])
     )
@@ -76,7 +76,7 @@ FILES = Kind(
     'names with a text, as in context.md: "{context}", or with {path: …} for a file to copy',
     {"type": "object", "additionalProperties": _FILE},
     lambda value: (
-        isinstance(value, dict) and all(isinstance(k, str) and _is_file(v) for k, v in value.items())
+        isinstance(value, dict) and all(isinstance(k, str) and is_file(v) for k, v in value.items())
     ),
 )
 ARGV = Kind(
@@ -153,7 +153,12 @@ EXPERIMENT = Table(
         Key("expected", TEXT, "the column with the right answer"),
         Key("evaluators", EVALUATORS, "what scores an answer", aliases=("metrics",)),
         Key("judge_model", TEXT, "the model that judges answers (llm_judge) or calls (llm_tool_selection …)"),
-        Key("retries", whole(1), "how often a sample is tried in all where the network fails"),
+        Key(
+            "retries",
+            whole(1),
+            "how often a sample is tried in all where the network fails",
+            throughput=True,
+        ),
         Key(
             "sandbox",
             choice("postgres"),

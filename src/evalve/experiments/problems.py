@@ -14,10 +14,12 @@ from evalve.experiments.keys import (
     API_MODEL,
     DATASET,
     EXPERIMENT,
+    FILES,
     SANDBOXES,
     SECTIONS,
     Key,
     Table,
+    is_file,
     option_keys,
 )
 from evalve.options import from_mapping, suggestion
@@ -206,10 +208,19 @@ def _entry_problems(document: Document, keys: Keys, entry: Any, table: Table) ->
 
 
 def _value_problem(document: Document, keys: Keys, key: Any, known: Key, value: Any) -> Iterator[Problem]:
-    if value is not None and not known.kind.accepts(value):
+    if known.kind is FILES and isinstance(value, dict):
+        yield from _file_problems(document, (*keys, key), value)
+    elif value is not None and not known.kind.accepts(value):
         shown = repr(value) if len(repr(value)) <= 60 else type(value).__name__
         text = f"{_in_words(keys)}: {key}: needs {known.kind.words}; got {shown}"
         yield Problem(document.place(*keys, key), text)
+
+
+def _file_problems(document: Document, keys: Keys, files: dict[Any, Any]) -> Iterator[Problem]:
+    for name, value in files.items():
+        if not (isinstance(name, str) and is_file(value)):
+            text = f'needs a text, as in "{{context}}", or {{path: …}} of a file to copy; got {value!r}'
+            yield Problem(document.place(*keys, name), f"{_in_words(keys[:-1])}: {keys[-1]}: {name}: {text}")
 
 
 def _keys_in_clear(document: Document, keys: Keys, entry: dict[Any, Any]) -> Iterator[Problem]:

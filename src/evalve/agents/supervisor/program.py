@@ -31,7 +31,7 @@ _FULL_BYTES = 1 << 20
 
 
 def main(channel: int, owner: int, where: str) -> None:
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(channel, False)  # it is between evalve and this process alone
     adopt_orphans()
@@ -59,7 +59,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._incoming = b""
         self._outgoing = b""
-        self._is_leaving = self._must_leave = False
+        self._is_leaving = False
         self._measure_s = 0.0
         self._files = _raise_open_files()
         self._watch_for_end(owner)
@@ -68,8 +68,6 @@ class Supervisor:
         while self._agents or not self._is_leaving:
             for key, _ in self._selector.select(self._wait_s()):
                 key.data()
-            if self._must_leave and not self._is_leaving:
-                self._leave()
             self._reap()
             self._act_on_time()
             self._send()
@@ -96,7 +94,6 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._asked_to_leave)
         self._selector.register(woken, selectors.EVENT_READ, lambda: os.read(woken, 4096))
         if hasattr(os, "pidfd_open"):
             # a fork of the owner may hold the channel open although the owner is dead
@@ -114,9 +111,6 @@ class Supervisor:
             self._leave()
 
         return gone
-
-    def _asked_to_leave(self, *_: object) -> None:
-        self._must_leave = True  # whatever was interrupted goes on first
 
     def _leave(self) -> None:
         self._is_leaving = True
