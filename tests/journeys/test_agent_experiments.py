@@ -117,6 +117,18 @@ def test_a_key_is_a_flag_also_with_its_unit_and_how_often_is_tried_may_change(pr
     assert "2/2 done of the first 2 rows, 1 of them before" in more.out
 
 
+def test_agents_with_scripts_of_their_own_are_compared(project: Project) -> None:
+    second = '  other: {agent: command, command: [python3, "{project}/other.py"]}\n    datasets:\n'
+    environ = prepared(project, rows=3, text=CONFIGURATION.replace("datasets:\n", second, 1))
+    project.write("other.py", "print(1)")
+
+    ran = project.evalve("run", NAME, "--model", "reader", "--model", "other", **environ)
+    compared = project.evalve("compare", NAME, "--across", "model", **environ)
+
+    assert ran.code == 0
+    assert "2 broken" in compared.out
+
+
 def test_from_a_folder_below_the_project_is_found(project: Project) -> None:
     environ = prepared(project, rows=2)
     (project.folder / "below").mkdir()

@@ -43,7 +43,7 @@ def sources_of(asked: Asked, project: Path, evaluators: Entry) -> dict[str, str]
     if "function" in asked.entry.values:
         module = str(asked.entry.get("function")).partition(":")[0].replace(".", "/")
         folder = asked.entry.folder("function")
-        named[f"function {module}.py"] = folder / f"{module}.py"
+        named[f"script {module}.py"] = folder / f"{module}.py"
     for file in _files_of(evaluators.get("evaluators", [])):
         named[f"evaluator {file}"] = evaluators.folder("evaluators") / file
     return {name: _text_of(path) for name, path in named.items() if path.is_file()}

@@ -179,7 +179,7 @@ def _changed_code(a: EvaluationInfo, b: EvaluationInfo) -> list[str]:
     differing = sorted(part for part in {*old, *new} if old.get(part) != new.get(part))
     if a.spec.key == b.spec.key:
         return differing
-    return [part for part in differing if not part.startswith(("captured ", "lender "))]
+    return [part for part in differing if not part.startswith(("captured ", "lender ", "script "))]
 
 
 def _changed_rows(a: Iterable[Measured], b: Iterable[Measured]) -> list[str]:
