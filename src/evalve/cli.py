@@ -38,7 +38,7 @@ from evalve.storage import open_store
 from evalve.variables import CONFIG, unknown_variables
 
 _EXPERIMENT = next(option for option in OPTIONS if option.name == "experiment")
-OK, FAILED, INTERRUPTED, USAGE, INSUFFICIENT = 0, 1, 2, 4, 6
+OK, FAILED, INTERRUPTED, USAGE, NOTHING_FOUND, INSUFFICIENT = 0, 1, 2, 4, 5, 6
 """0 to 5 mean what they mean to pytest, so that one table serves every command."""
 EXIT_CODES: dict[Outcome, int] = {"pass": OK, "fail": FAILED, "insufficient": INSUFFICIENT}
 
@@ -142,7 +142,25 @@ def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
             code, lines = command.run_command([*passed_on, *storage], configuration)
             _print(lines)
             return code
-    return run_pytest([*passed_on, *storage])
+    code = run_pytest([*passed_on, *storage])
+    if code == NOTHING_FOUND and not words:
+        _tell_experiments()
+    return code
+
+
+def _tell_experiments() -> None:
+    """There is no evaluation here for pytest; evalve.yaml may have what was meant."""
+    from evalve.experiments.declared import runnable_names
+
+    document = read_configuration(Path.cwd()).document
+    names = [] if document is None else runnable_names(document)
+    if document is not None and names:
+        known = f"evalve run {visible(names[0])}" + (
+            f" (or {visible(', '.join(names[1:]))})" if names[1:] else ""
+        )
+        print(
+            f"evalve: nothing for pytest here; {document.path.name} has experiments: {known}", file=sys.stderr
+        )
 
 
 def _validate(said: argparse.Namespace) -> int:

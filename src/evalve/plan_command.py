@@ -16,7 +16,7 @@ from evalve import wiring
 from evalve.checking import check_calls
 from evalve.errors import NotFound, OptionError
 from evalve.experiments.configuration import Configuration
-from evalve.experiments.declared import declared_named, is_runnable
+from evalve.experiments.declared import declared_named, is_runnable, runnable_names
 from evalve.experiments.planning import outlook_lines, outlook_plain, outlooks
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
@@ -83,7 +83,7 @@ def _with_those_of_file(error: NotFound, what: str, configuration: Configuration
     document = configuration.document
     if document is None or what.endswith(".py") or "::" in what:
         return error
-    known = [str(name) for name in document.section("experiments") if is_runnable(document, name)]
+    known = runnable_names(document)
     if not known:
         return error
     hint = suggestion(what, known) or f" (there is: {', '.join(known)})"

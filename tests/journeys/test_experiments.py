@@ -64,6 +64,15 @@ def test_an_experiment_runs_by_its_name_and_says_each_sample(project: Project, p
     assert provider.stats.requests == 20
 
 
+def test_without_a_name_the_experiments_that_there_are_are_told(
+    project: Project, provider: Simulator
+) -> None:
+    ended = project.evalve("run", **prepared(project, provider))
+
+    assert ended.code == 5
+    assert "evalve.yaml has experiments: evalve run full" in ended.err
+
+
 def test_what_is_done_is_not_done_again_and_limits_may_change(project: Project, provider: Simulator) -> None:
     environ = prepared(project, provider)
 

@@ -71,6 +71,11 @@ def is_runnable(document: Document, name: Any) -> bool:
     return "datasets" in entry_of(document, "experiments", name).values
 
 
+def runnable_names(document: Document) -> list[str]:
+    """The experiments that `evalve run` can run."""
+    return [str(name) for name in document.section("experiments") if is_runnable(document, name)]
+
+
 def declared_named(document: Document, name: str, said: Mapping[str, Any] | None = None) -> Declared:
     """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy."""
     entry = over(entry_of(document, "experiments", _key(document, name)), said or {})
