@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -49,6 +50,32 @@ async def test_the_first_press_stops_and_says_so() -> None:
 
     assert recording.asked == ["stop"]
     assert said == ["stopping: what is in flight may end and is saved; Ctrl-C again cancels it"]
+
+
+async def test_runs_beside_each_other_all_hear_it() -> None:
+    (first, first_turns), (second, second_turns) = _turns(), _turns()
+
+    with (
+        interruptible(first_turns, tell=lambda text: None, blocked=lambda: False),
+        interruptible(second_turns, tell=lambda text: None, blocked=lambda: False),
+    ):
+        _press()
+        await asyncio.sleep(0)
+
+    assert first.asked == second.asked == ["stop"]
+
+
+async def test_runs_beside_each_other_give_the_signal_back_in_whatever_order_they_end() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    first, second = ExitStack(), ExitStack()
+
+    for stack in (first, second):
+        stack.enter_context(interruptible(_turns()[1], tell=lambda text: None, blocked=lambda: False))
+    first.close()
+    assert signal.getsignal(signal.SIGINT) is not before
+    second.close()
+
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 async def test_the_second_press_cancels() -> None:

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -69,20 +69,16 @@ def interruptible(
             turns.cancel()  # this is the loop's own thread, inside the function that it waits for
         raise KeyboardInterrupt
 
-    presses = _FORWARDED.get()
-    is_forwarded = presses is not None
-    presses = presses or _Presses(pressed)
-    # on the loop's own thread, because the loop that would call it stands still
-    guard = _Guard(loop, presses, tell, give_up, turns.cancel if on_main_thread else nothing)
-    with guard:
-        if is_forwarded:
-            with presses.heard_by(pressed):
-                yield
-        elif on_main_thread:
-            with _handling(presses):
-                yield
-        else:
-            yield
+    with ExitStack() as stack:
+        presses = _FORWARDED.get()
+        if presses is None and on_main_thread:
+            presses = stack.enter_context(_handling_together())
+        presses = presses or _Presses(None)
+        # on the loop's own thread, because the loop that would call it stands still
+        guard = _Guard(loop, presses, tell, give_up, turns.cancel if on_main_thread else nothing)
+        stack.enter_context(guard)
+        stack.enter_context(presses.heard_by(pressed))
+        yield
 
 
 @contextmanager
@@ -265,6 +261,42 @@ def _handling(presses: _Presses) -> Iterator[None]:
             yield
     finally:
         signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
+
+
+class _Together:
+    """The handler of runs that are beside each other on the main thread, in whatever order they end."""
+
+    def __init__(self) -> None:
+        self.presses = _Presses(None)
+        self.runs = 0
+        self.pid = os.getpid()
+        self._handling = _handling(self.presses)
+        self._handling.__enter__()
+
+    def end(self) -> None:
+        self._handling.__exit__(None, None, None)
+
+
+_TOGETHER: list[_Together] = []
+"""One, while any run is under way on the main thread."""
+
+
+@contextmanager
+def _handling_together() -> Iterator[_Presses]:
+    """The first run begins to handle signals; the last to end gives them back."""
+    if _TOGETHER and _TOGETHER[0].pid != os.getpid():
+        _TOGETHER.clear()  # of the process that this one is a fork of
+    if not _TOGETHER:
+        _TOGETHER.append(_Together())
+    together = _TOGETHER[0]
+    together.runs += 1
+    try:
+        yield together.presses
+    finally:
+        together.runs -= 1
+        if not together.runs:
+            _TOGETHER.clear()
+            together.end()
 
 
 def _overhearing(presses: _Presses) -> AbstractContextManager[None]:
