@@ -34,6 +34,10 @@ class History:
         if len(parts) > MOST_PARTS:
             self._shorten(at_s - LONGEST_S)
 
+    def copy(self) -> History:
+        """Written out, because a copy is made for every call that no limit holds."""
+        return History([part[:] for part in self.parts], self.part_s, self.began_s)
+
     def take_back(self, amount: float, sent_at_s: float) -> None:
         """It was sent then, and was refused."""
         for part in self.parts:

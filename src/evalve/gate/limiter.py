@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
@@ -145,7 +144,7 @@ class Limiter:
                 refusal=refusal,
                 version=permit.version,
                 sent=permit.sent,
-                unheld=None if permit.booked else deepcopy(scope.unheld),
+                unheld=None if permit.booked else scope.unheld.copy(),
             )
             scope.settlements.append(settlement)
             if scope.takes_along() and refusal is None:
@@ -357,7 +356,7 @@ class Limiter:
             if scope.limited:
                 with self._lock:
                     scope.settlements.append(
-                        Settlement({}, {}, self._state.now_s(), unheld=deepcopy(scope.unheld))
+                        Settlement({}, {}, self._state.now_s(), unheld=scope.unheld.copy())
                     )
 
     async def _reached(self, scope: Scope, booking: Booking) -> bool:
