@@ -37,7 +37,7 @@ from evalve.gate.dialects.request_parts import (
     undated,
     whole_number,
 )
-from evalve.gate.dialects.stated_limits import stated_limits
+from evalve.gate.dialects.stated_limits import names_a_limit, stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
 
 HOST = "api.anthropic.com"
@@ -139,6 +139,8 @@ class AnthropicDialect:
 
     def stated(self, headers: Mapping[str, str]) -> dict[Dimension, Stated]:
         """Priority-tier headers are left out: past that tier a request is served from the standard limits."""
+        if not names_a_limit(headers):
+            return {}
         names = _FAST_LIMIT_HEADERS if "anthropic-fast-input-tokens-limit" in headers else _LIMIT_HEADERS
         stated = {
             dimension: said

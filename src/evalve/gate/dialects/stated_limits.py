@@ -35,8 +35,15 @@ _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|[^;,]*)((?:;[^,]*)?)(?:,|$)""")
 _PARAMETER = re.compile(r';\s*([a-z]+)\s*=\s*("[^"]*"|[^;\s]+)')
 
 
+def names_a_limit(headers: Mapping[str, str]) -> bool:
+    """Whether any header can be about a limit; most answers have none, and are read no further."""
+    return any("limit" in name for name in headers)
+
+
 def stated_limits(headers: Mapping[str, str]) -> dict[Dimension, Stated]:
     """What the headers say, by dimension; empty where they say nothing."""
+    if not names_a_limit(headers):
+        return {}
     stated = {
         dimension: said
         for dimension, names in _NAMES
