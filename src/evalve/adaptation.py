@@ -24,8 +24,8 @@ HELD_BACK, HELD_SOME = 0.15, 0.05
 """From these shares of samples on that wait for a provider's limits, fewer at once bring as much, and more at
 once bring nothing."""
 HEADROOM = 1.1
-"""Times the samples really at work: by Little's law, what the limits admit times how long each takes. Rounded,
-not up: of four, one more would be a quarter more at once, for limits that are used a tenth better."""
+"""Times the samples really at work: by Little's law, what the limits admit times how long each takes. Not
+rounded up: of four, one more would be a quarter more at once, for limits that are used a tenth better."""
 MOST_LOST = 0.1
 """Calls that may be lost to overload, server errors and time-outs, as a share of all, without a cut."""
 MOST_REFUSED = 0.2
