@@ -65,7 +65,7 @@ def mean_limit(history: list[dict[str, Any]], from_s: float, to_s: float) -> flo
 
 @pytest.mark.parametrize(
     ("agent_s", "initial", "allowed"),
-    [(9.0, 5, 3), (12.0, 5, 4), (30.0, 2, 10), (30.0, 60, 10), (90.0, 5, 30)],
+    [(12.0, 5, 4), (15.0, 1, 5), (30.0, 2, 10), (30.0, 60, 10), (90.0, 5, 30)],
 )
 def test_agents_of_three_calls_settle_where_littles_law_says(
     agent_s: float, initial: int, allowed: int
@@ -73,9 +73,9 @@ def test_agents_of_three_calls_settle_where_littles_law_says(
     history, ended_s = agents_at_sixty_a_minute(agent_s, samples=900, initial=initial)
 
     from_s, to_s = ended_s[400], ended_s[800]
-    # of a few, one more at once: it uses 98 % of the limit, and the law's own number 89 %
-    assert abs(mean_limit(history, from_s, to_s) - allowed) <= max(1.15, 0.2 * allowed)
-    assert 400 / (to_s - from_s) * 60 >= 0.9 * 20
+    assert abs(mean_limit(history, from_s, to_s) - allowed) <= 0.2 * allowed
+    # of so few whose calls take from half to one and a half times as long, now and then all work at once
+    assert 400 / (to_s - from_s) * 60 >= 0.88 * 20
     assert all(decision["side"] == "provider" for decision in history)
 
 

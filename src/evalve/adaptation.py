@@ -24,7 +24,8 @@ HELD_BACK, HELD_SOME = 0.15, 0.05
 """From these shares of samples on that wait for a provider's limits, fewer at once bring as much, and more at
 once bring nothing."""
 HEADROOM = 1.1
-"""Times the samples really at work: by Little's law, what the limits admit times how long each takes."""
+"""Times the samples really at work: by Little's law, what the limits admit times how long each takes. Not
+rounded up: of four, one more would be a quarter more at once, for limits that are used a tenth better."""
 MOST_LOST = 0.1
 """Calls that may be lost to overload, server errors and time-outs, as a share of all, without a cut."""
 MOST_REFUSED = 0.2
@@ -87,7 +88,7 @@ def decide(memory: Memory, seen: Interval, bounds: Bounds) -> tuple[Memory, str]
         lower = max(bounds.minimum, min(memory.limit - 1, math.floor(memory.limit * CUT)))
         return Memory(limit=lower, doubling=False, hold=1), f"{seen.refused_share:.0%} of calls were refused"
     if seen.in_flight and seen.held_back >= HELD_BACK * seen.in_flight:
-        enough = max(bounds.minimum, math.ceil(HEADROOM * (seen.in_flight - seen.held_back)))
+        enough = max(bounds.minimum, round(HEADROOM * (seen.in_flight - seen.held_back)))
         reason = f"limits hold {seen.held_back:.0f} of {seen.in_flight:.0f} back: {enough} use them up"
         return Memory(limit=min(memory.limit, enough), doubling=False, hold=1), reason
     if memory.probing_from is not None:

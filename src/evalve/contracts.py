@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 from evalve.options import Options, Threshold
-from evalve.records import Artefact, FailureClass, Record, Sample, Score, Status
+from evalve.records import Artefact, FailureClass, Outcome, Record, Sample, Score, Status
 from evalve.traces import Trace
 
 T = TypeVar("T")
@@ -713,7 +713,7 @@ class Surroundings(Protocol):
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
 
 
-Ended = Literal["done", "failed", "skipped", "retried"]
+Ended = Outcome | Literal["retried"]
 """How a try ended: as its record says, or with another try to follow."""
 
 
@@ -754,6 +754,13 @@ class SampleContext:
     """What was answered, so that only scores are missing: by this run, or by an earlier one that recorded it.
 
     Whoever asks notes it here, and asks nobody where it is there (`Runnable.scores_answers`)."""
+    keep: Callable[[SampleContext], Awaitable[None]] | None = None
+    """The runner's own: stores what there is of the attempt."""
+
+    async def keep_answer(self) -> None:
+        """Return when `answer` is stored: whatever ends the process while it is scored, it is not lost."""
+        if self.keep is not None:
+            await self.keep(self)
 
     @property
     def in_batches(self) -> bool:

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Status = Literal["done", "failed", "skipped"]
+Outcome = Literal["done", "failed", "skipped"]
 """`skipped`: the function called `pytest.skip`, which is neither a result nor a failure."""
+
+Status = Outcome | Literal["answered"]
+"""`answered`: there is an answer, and no score yet. It counts as nothing; where its run was ended, the next
+one only scores it."""
 
 FailureClass = Literal["code", "answer", "agent", "provider", "timeout", "infrastructure"]
 """Whose a failure is: the evaluation's own code, what the model answered, the agent under test, the

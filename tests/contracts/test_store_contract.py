@@ -399,6 +399,24 @@ async def test_what_was_answered_and_lacks_a_score_comes_back_with_all_that_it_l
     assert await store.answered(evaluation_id, "nobody", 0) is None
 
 
+async def test_what_is_answered_and_not_scored_counts_as_nothing_until_its_record_comes(store: Store) -> None:
+    evaluation_id = await store.open_evaluation(SPEC)
+    failed = a_draft(evaluation_id, "s1", status="failed", failure_json=BROKEN, run_id="run-0")
+    answered = a_draft(evaluation_id, "s1", status="answered", scores_json="[]", tries=0)
+
+    commit(store, failed, answered, a_draft(evaluation_id, "s2", status="answered", scores_json="[]"))
+    between = await store.counts(evaluation_id)
+    known = await store.known(evaluation_id, [("s1", 0), ("s2", 0)])
+    commit(store, a_draft(evaluation_id, "s1"))
+
+    assert between == (0, 0, 0)
+    assert [(one.status, one.is_answered) for one in known.values()] == [("answered", True)] * 2
+    assert await store.counts(evaluation_id) == (1, 0, 0)
+    (info,) = store.evaluations(SPEC.experiment)
+    record = store.record_of(info, "s1")
+    assert (record.tries, [one.run for one in record.history]) == (2, ["run-0", "run-1"])
+
+
 async def test_durations_are_those_of_the_latest_experiment_that_has_the_sample(store: Store) -> None:
     first = await store.open_evaluation(SPEC)
     second = await store.open_evaluation(replace(SPEC, experiment="second"))

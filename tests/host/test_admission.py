@@ -86,6 +86,37 @@ def test_whoever_is_alone_is_admitted_and_the_next_waits_for_room() -> None:
     assert events[2:4] == ["second begins at 10", "third begins at 10"]  # each known to take 60 MB now
 
 
+def test_agents_of_unknown_size_start_with_room_for_large_ones_and_more_when_they_have_settled() -> None:
+    """Four of 500 MB do not fit into 2 GB, and they run for minutes: nobody waits for their end to know."""
+    begun: list[tuple[str, int]] = []
+
+    async def run() -> None:
+        now_s = asyncio.get_running_loop().time
+        used = {"mb": 0}
+
+        def read() -> HostReading:
+            return HostReading(total_bytes=2000 * MB, available_bytes=(2000 - used["mb"]) * MB)
+
+        admission = MemoryAdmission(read, now_s=now_s)
+
+        async def agent(name: str) -> None:
+            async with admission.admission("claude-code", _wait) as place:
+                begun.append((name, round(now_s())))
+                used["mb"] += 500
+                place.memory_bytes = lambda: 500 * MB
+                await asyncio.sleep(600)
+                used["mb"] -= 500
+                place.peak_bytes = 500 * MB
+
+        async with asyncio.TaskGroup() as group:
+            for name in "abcd":
+                group.create_task(agent(name))
+
+    run_in_virtual_time(run())
+
+    assert begun == [("a", 0), ("b", 0), ("c", 10), ("d", 600)]
+
+
 CAP_MB = 400
 AGENT = "import sys, time\nheld = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(float(sys.argv[2]))\n"
 

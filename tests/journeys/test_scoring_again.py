@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from project import Project
 
-from evalve.simulator import Behaviour, Simulator
+from evalve.simulator import Behaviour, Latency, Simulator
 from evalve.simulator.asks import Ask
 from evalve.simulator.scripts import Answer as Said
 from evalve.simulator.scripts import ToolCall as Called
@@ -141,6 +141,34 @@ def test_an_evaluator_that_breaks_is_mended_without_paying_for_the_answers_again
     assert mended.code == 0
     assert scores(project) == [{"right": True, "llm_judge": True}] * 3
     assert runs(project) == 3
+
+
+@pytest.mark.parametrize("ends", ["kill -9", "Ctrl-C twice"])
+def test_an_answer_is_kept_before_it_is_scored_whatever_ends_the_run(
+    project: Project, provider: Simulator, referee: Referee, ends: str
+) -> None:
+    environ = prepared(project, provider)
+    referee.says = VERDICT
+    provider.adopt(Behaviour(answers=referee, latency=Latency(median_s=600)))
+
+    with project.started("-m", "evalve", "run", "judged", **environ) as run:
+        run.wait_until(lambda: provider.stats.peak_concurrency == 3, "three questions to the judge")
+        if ends == "kill -9":
+            run.kill()
+        else:
+            run.interrupt()
+            run.has_written("Ctrl-C again", "err")
+            run.interrupt()
+            assert run.end().code == 2
+    kept = project.records("judged")
+    provider.adopt(Behaviour(answers=referee))
+    again = project.evalve("run", "judged", **environ)
+
+    assert [(one["status"], one["response"], one["scores"]) for one in kept] == [("answered", "42", [])] * 3
+    assert again.code == 0
+    assert scores(project) == [{"exact_match": True, "llm_judge": True}] * 3
+    assert runs(project) == 3
+    assert [record["tries"] for record in project.records("judged")] == [1, 1, 1]
 
 
 def test_an_agent_that_fails_runs_again(project: Project, provider: Simulator, referee: Referee) -> None:

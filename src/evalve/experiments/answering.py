@@ -53,6 +53,8 @@ class Task:
         answer = await self.ask(prompt, row, {name: values[name] for name in self.lent})
         if sample is not None and (self.tools is not None or not self._scores_calls):
             sample.answer = answer if self.tools is not None else str(answer)
+            if any(scorer.may_take_long for scorer in self.scorers):
+                await sample.keep_answer()
         return answer
 
     @property

@@ -62,6 +62,11 @@ class Scorer:
         """Whether it scores what was called, beside or instead of what was said."""
         return next(iter(inspect.signature(self.function).parameters), "") == _CALLED
 
+    @property
+    def may_take_long(self) -> bool:
+        """A judge waits for its provider; what a person's own function does, nobody knows."""
+        return self.is_own or self.name in JUDGES
+
     def columns(self) -> dict[str, str]:
         """Arguments that are a column of the row: `{llm_judge: {label: "{human}"}}`."""
         matches = {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from evalve.contracts import Admitted
@@ -14,8 +16,12 @@ from evalve.host.reading import HostReading
 
 _LOG = logging.getLogger(__name__)
 
-UNKNOWN_BYTES = 400 << 20
-"""What a process is expected to take before one of its kind has ended: agents on Node take 300 to 500 MB."""
+UNKNOWN_BYTES = 800 << 20
+"""What a process is expected to take before anything is known of its kind. Agents on Node take 300 to 500 MB;
+with 400 here, four of 500 MB started at once in 1.8 GB, and the system killed one."""
+SETTLED_S = 10.0
+"""After so long a process has mostly taken what it takes: agents run for minutes, and others wait for one to
+end."""
 SPARE_SHARE = 0.05
 """Of all memory, left to everything else."""
 MARGIN = 1.2
@@ -29,19 +35,43 @@ Wait = Callable[[Awaitable[Any], str], Awaitable[Any]]
 WAITS_FOR_MEMORY = "memory"
 
 
+@dataclass(slots=True)
+class _Running:
+    """A process that was admitted."""
+
+    kind: str
+    since_s: float
+    place: Admitted = field(default_factory=Admitted)
+    memory_bytes: int = 0
+    """When last looked at."""
+    highest_bytes: int = 0
+
+    def look(self) -> None:
+        self.memory_bytes = self.place.memory_bytes()
+        self.highest_bytes = max(self.highest_bytes, self.memory_bytes)
+
+
 class MemoryAdmission:
     """One for all runs of a process: they share the machine. On one event loop or several."""
 
-    def __init__(self, read: Callable[[], HostReading]) -> None:
+    def __init__(
+        self, read: Callable[[], HostReading], *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._read = read
+        self._now_s = now_s
         self._waiting: set[asyncio.Future[None]] = set()
         self._peaks: dict[str, deque[int]] = {}
-        self._running: dict[int, tuple[Admitted, int]] = {}
-        """Those that were admitted, with what each is expected to take."""
+        self._running: dict[int, _Running] = {}
 
     def expected_bytes(self, kind: str) -> int:
-        """The largest peak of the latest ones of its kind, and some more."""
-        peaks = self._peaks.get(kind)
+        """The largest that the latest ones of its kind took, and some more; those that run count too."""
+        settled_s = self._now_s() - SETTLED_S
+        peaks = list(self._peaks.get(kind, ()))
+        peaks += [
+            one.highest_bytes
+            for one in self._running.values()
+            if one.kind == kind and one.highest_bytes and (one.since_s <= settled_s or peaks)
+        ]
         return int(MARGIN * max(peaks)) if peaks else UNKNOWN_BYTES
 
     @asynccontextmanager
@@ -50,12 +80,13 @@ class MemoryAdmission:
         while not self._has_room(kind):  # another one may be faster than who has just been told
             _LOG.info("%s waits: no room for about %.0f MB", kind, self.expected_bytes(kind) / 1e6)
             await wait(self._room(kind), WAITS_FOR_MEMORY)
-        place = Admitted()
-        self._running[id(place)] = (place, self.expected_bytes(kind))
+        running = _Running(kind, self._now_s())
+        self._running[id(running)] = running
+        place = running.place
         try:
             yield place
         finally:
-            del self._running[id(place)]
+            del self._running[id(running)]
             if place.peak_bytes:
                 self._peaks.setdefault(kind, deque(maxlen=REMEMBERED)).append(place.peak_bytes)
             for one in list(self._waiting):
@@ -73,10 +104,12 @@ class MemoryAdmission:
     def _has_room(self, kind: str) -> bool:
         if not self._running:
             return True
-        owed_bytes = sum(
-            max(0, expected - place.memory_bytes()) for place, expected in self._running.values()
-        )
-        return has_room(self._read(), self.expected_bytes(kind), owed_bytes)
+        running = list(self._running.values())
+        for one in running:
+            one.look()
+        expected = {each: self.expected_bytes(each) for each in {kind, *(one.kind for one in running)}}
+        owed_bytes = sum(max(0, expected[one.kind] - one.memory_bytes) for one in running)
+        return has_room(self._read(), expected[kind], owed_bytes)
 
 
 def has_room(reading: HostReading, expected_bytes: int, owed_bytes: int) -> bool:

@@ -12,7 +12,7 @@ from evalve.clock import utc_text
 from evalve.contracts import TRACEBACK_ELSEWHERE, CallLog
 from evalve.errors import EvalveError, LenderError
 from evalve.jsontext import RAISED_BY_VALUES
-from evalve.records import Failure, Status, Try
+from evalve.records import Failure, Outcome, Try
 from evalve.runner.failing import failure_class_of, is_skip, skip_reason
 from evalve.runner.retries import Tried
 from evalve.runner.scoring import Scored, ScoreWriter, to_scored
@@ -24,7 +24,7 @@ class Attempted:
     """What has happened so far. What most attempts never use has its beginning in the class."""
 
     started_at = ""
-    status: Status = "failed"
+    status: Outcome = "failed"
     scored: Scored | None = None
     scores_json = "[]"
     failure: Failure | None = None
@@ -32,6 +32,8 @@ class Attempted:
     tries = 0
     infrastructure_failures = 0
     working_s = 0.0
+    worked_before_s = 0.0
+    """In an earlier run, which got the answer that only lacks scores."""
     waited_s = 0.0
     may_retry = True
     try_is_open = False
@@ -72,8 +74,12 @@ class Attempted:
     def end_call(self, now_s: float) -> None:
         """Only the time in which the function did something is work."""
         self.ended_s = now_s
+        self.working_s = self.worked_s(now_s)
+
+    def worked_s(self, now_s: float) -> float:
+        """How long it has worked, the call that is under way included."""
         still_s = self.surroundings.stood_still_s - self._still_before_s
-        self.working_s += max(0.0, now_s - self._call_began_s - still_s)
+        return self.working_s + max(0.0, now_s - self._call_began_s - still_s)
 
     def take(self, value: Any, writer: ScoreWriter) -> None:
         """Accept what the function returned, or what a retry policy put in its place."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from evalve.contracts import RecordDraft, RunningStore, Tally
 
@@ -45,6 +46,12 @@ class Commits:
             self._room.clear()
             await self._room.wait()
 
+    async def keep(self, draft: RecordDraft) -> None:
+        """Return when what there is of an attempt is stored. Where it cannot be, its record will tell."""
+        kept = _Kept(self._loop)
+        self._store.add(draft, kept)
+        await kept.told
+
     def call_back(self, callbacks: Callbacks) -> None:
         """In a thread, because they may take long: removing a directory, for one."""
         for callback in callbacks:
@@ -82,6 +89,21 @@ class Commits:
     def _has_called_back(self, called: asyncio.Future[None]) -> None:
         self._calling_back.discard(called)
         self.on_commit()
+
+
+class _Kept:
+    """Waits for one draft that is not the record yet, and counts as nothing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.told: asyncio.Future[None] = loop.create_future()
+
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            self.told.get_loop().call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        if not self.told.done():
+            self.told.set_result(None)
 
 
 def _called(callback: Callable[[], None]) -> None:

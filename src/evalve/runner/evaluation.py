@@ -234,7 +234,7 @@ class _Journey:
                 host=host,
                 function=made_of(evaluation.spec.fingerprint),
                 may_ask=asked.cache != "read",
-                answered=partial(store.answered, evaluation_id),
+                answered=partial(store.answered, evaluation_id) if evaluation.scores_answers else None,
             ),
             engine=self.engine,
             lenders=evaluation.lenders,

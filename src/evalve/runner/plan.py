@@ -153,7 +153,7 @@ class Plan:
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
                 is_answered = self._scores_answers and was.is_answered and not is_other_row
-                if is_other_row or was.status == "failed" or is_answered:
+                if is_other_row or was.status in ("failed", "answered") or is_answered:
                     failed_calls_json = None if is_other_row else was.failed_calls_json
                     attempts.append(Attempt(sample, repeat, deaths, failed_calls_json, is_answered))
                     self.failed_before += was.status == "failed" and not is_other_row

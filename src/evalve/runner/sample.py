@@ -6,29 +6,28 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evalve.clock import LOOP_CLOCK
 from evalve.contracts import (
     SAMPLE,
     Answered,
-    CallLog,
     Engine,
     Host,
     InFlight,
     Lender,
-    RecordDraft,
     RunningSample,
     SampleContext,
     Tally,
 )
 from evalve.errors import LenderError, ProcessDied, SampleTimeout
-from evalve.jsontext import to_json
 from evalve.runner.alarm import Alarm
-from evalve.runner.asking import asks_anew, noted, recall
+from evalve.runner.asking import asks_anew, recall
 from evalve.runner.attempted import Attempted
 from evalve.runner.commits import Commits
+from evalve.runner.drafting import draft_of, draft_of_answer
 from evalve.runner.failing import is_skip
 from evalve.runner.leaving import AFTER_CANCEL_S, AFTER_DEADLINE_S, Leavable
 from evalve.runner.loans import Loans
@@ -64,7 +63,8 @@ class SampleSettings:
     """Whether a provider may be asked for what is not in the cache."""
     host: Host | None = None
     answered: Callable[[str, int], Awaitable[Answered | None]] | None = None
-    """What an earlier run recorded of a sample that was answered and lacks scores."""
+    """What an earlier run recorded of a sample that was answered and lacks scores; `None` where a function
+    does more than to score answers."""
 
 
 class SampleRunner:
@@ -109,7 +109,7 @@ class SampleRunner:
         attempt = Attempted(self._loop.time(), AttemptSurroundings(self._run, body), trace)
         if body.attempt.failed_calls_json is not None and self._settings.may_ask:
             recall(attempt.calls, body.attempt.failed_calls_json, self._settings.function)
-        earlier = await self._answered_before(body.attempt, attempt)
+        await self._begin_with_answer(body.attempt, attempt)
         if self.first_start_s is None:
             self.first_start_s = attempt.first_started_s
         key = body.attempt.sample.id, body.attempt.repeat
@@ -136,7 +136,7 @@ class SampleRunner:
             # or the task holds, in its context, what holds the task: garbage to collect for every sample
             SAMPLE.set(None)
             self._tally.running.pop(id(body), None)
-        draft = self._draft(body, attempt, earlier)
+        draft = draft_of(attempt, body.attempt, self._settings, now_s=self._loop.time())
         if draft.status == "failed":
             self._tally.own_failures += draft.failure_class in _OWN
             self.first_error = self.first_error or attempt.error
@@ -144,15 +144,16 @@ class SampleRunner:
         await self._commits.add(draft, attempt.surroundings.callbacks)
         return "failed" if draft.status == "failed" else "done"
 
-    async def _answered_before(self, planned: Attempt, attempt: Attempted) -> Answered | None:
+    async def _begin_with_answer(self, planned: Attempt, attempt: Attempted) -> None:
         """Where only scores are missing: begin with all that is recorded, the answer included."""
         settings = self._settings
         if not planned.is_answered or settings.answered is None:
-            return None
+            return
         earlier = await settings.answered(planned.sample.id, planned.repeat)
         if earlier is None:
-            return None
+            return
         attempt.answer, attempt.lent = earlier.answer, dict(earlier.lent)
+        attempt.worked_before_s = earlier.working_s
         if attempt.trace is not None:
             attempt.trace.go_on_from(earlier.events, earlier.artefacts)
         if earlier.calls_json is not None:
@@ -165,7 +166,11 @@ class SampleRunner:
                 f"{settings.evaluation}: samples that were answered before and lack a score are scored now,"
                 " without being asked again"
             )
-        return earlier
+
+    async def _keep_answer(self, planned: Attempt, attempt: Attempted, context: SampleContext) -> None:
+        """Before it is scored, which may take long: who kills the process then need not pay for it again."""
+        attempt.answer = context.answer
+        await self._commits.keep(draft_of_answer(attempt, planned, self._settings, now_s=self._loop.time()))
 
     def _refuse(self, planned: Attempt, attempt: Attempted) -> None:
         """It would end the process again, and nothing behind it would ever run."""
@@ -231,6 +236,8 @@ class SampleRunner:
         is_answered = attempt.answer is not None
         if is_answered and attempt.lent:
             context.lent = attempt.lent  # what the try noted that was answered
+        if settings.answered is not None:
+            context.keep = partial(self._keep_answer, body.attempt, attempt)
         SAMPLE.set(context)
         attempt.lent, attempt.lost_calls = context.lent, context.failed_calls
         if not self._lenders or is_answered:
@@ -364,49 +371,11 @@ class SampleRunner:
         if self.left_behind == 1:
             self.tell(f"{context.evaluation}, sample {context.sample_id!r}: {text}")
 
-    def _draft(self, body: Body, attempt: Attempted, earlier: Answered | None) -> RecordDraft:
-        scored, failure = attempt.scored, attempt.failure
-        response = scored.response if scored is not None else None
-        if attempt.status == "failed" and attempt.keeps_answer:
-            response = attempt.answer
-        history = None
-        if attempt.history or failure is not None:
-            if attempt.try_is_open:
-                attempt.note_try(self._settings.run_id)
-            history = to_json([asdict(one) for one in attempt.history])
-        return RecordDraft(
-            evaluation_id=self._settings.evaluation_id,
-            sample=body.attempt.sample,
-            repeat=body.attempt.repeat,
-            status=attempt.status,
-            scores_json=attempt.scores_json,
-            failure_json=None if scored is not None or failure is None else to_json(asdict(failure)),
-            prompt_json=None if scored is None or scored.prompt is None else to_json(scored.prompt),
-            response_json=None if response is None else to_json(response),
-            started_at=attempt.started_at,
-            wall_s=self._loop.time() - attempt.first_started_s,
-            working_s=attempt.working_s + (0.0 if earlier is None else earlier.working_s),
-            tries=attempt.tries,
-            history_json=history,
-            run_id=self._settings.run_id,
-            calls_json=_calls_json(attempt.calls, noted(attempt, self._settings.function)),
-            failure_class=failure.failure_class
-            if failure is not None and attempt.status == "failed"
-            else None,
-            lent_json=to_json(attempt.lent) if attempt.lent else None,
-            trace_json=None if attempt.trace is None else attempt.trace.to_json(),
-            artefacts=() if attempt.trace is None else attempt.trace.artefacts,
-        )
-
 
 def _forget_cancellation() -> None:
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
-
-
-def _calls_json(calls: CallLog, asked: dict[str, Any]) -> str | None:
-    return to_json(calls.to_plain() | asked) if calls.made_any else None
 
 
 def _is_running(body: Body) -> bool:

@@ -203,7 +203,7 @@ def _compared_failures(
 def _failed(measures: Iterable[Measured]) -> dict[str, dict[str, list[float]]]:
     values: dict[str, dict[str, list[float]]] = {}
     for one in measures:
-        if one.status != "skipped":
+        if one.status in ("done", "failed"):
             of_sample = values.setdefault(one.sample_id, {"failures": []})
             of_sample["failures"].append(float(one.status == "failed"))
     return values

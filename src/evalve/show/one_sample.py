@@ -115,10 +115,9 @@ def _in_full(one: Found, *, full: bool) -> Iterator[str]:
 
 
 def _facts(record: Record) -> Iterator[str]:
-    failure_class = (
-        f" ({record.failure.failure_class})" if record.status == "failed" and record.failure else ""
-    )
-    yield f"  status    {record.status}{failure_class}"
+    more = f" ({record.failure.failure_class})" if record.status == "failed" and record.failure else ""
+    more = " and not scored yet" if record.status == "answered" else more
+    yield f"  status    {record.status}{more}"
     yield f"  started   {figures.when(record.started_at)}"
     tries = "1 try" if record.tries == 1 else f"{record.tries} tries"
     runs = len({one.run for one in record.history})

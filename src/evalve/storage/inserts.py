@@ -126,8 +126,8 @@ def _replace(connection: sqlite3.Connection, record_id: int, draft: RecordDraft,
     ).fetchone()
     change.add(status, failure_class, place, working_s, -1)
     change.add(draft.status, draft.failure_class, draft.sample.index, draft.working_s)
-    history = _tries(*earlier) + _tries(
-        draft.history_json, draft.started_at, draft.wall_s, draft.failure_json, draft.run_id
+    history = _tries(status, *earlier) + _tries(
+        draft.status, draft.history_json, draft.started_at, draft.wall_s, draft.failure_json, draft.run_id
     )
     together = replace(draft, tries=tries + draft.tries, history_json=to_json(history))
     connection.execute(UPDATE_RECORD, (*_values(together), record_id))
@@ -186,15 +186,18 @@ def _values(draft: RecordDraft) -> tuple[object, ...]:
 
 
 def _tries(
-    history: str | None, started_at: str, wall_s: float, failure: str | None, run_id: str
+    status: str, history: str | None, started_at: str, wall_s: float, failure: str | None, run_id: str
 ) -> list[dict[str, Any]]:
-    """The kept history; where there is none, the one try that the record itself tells of."""
+    """The kept history; where there is none, the one try that the record itself tells of.
+
+    What is answered and not scored is in the middle of a try, of which its record will tell.
+    """
     try:
         kept: list[dict[str, Any]] = from_json(history) if history else []
         broke = from_json(failure) if failure else None
     except ValueError:  # a damaged record is what a new attempt is good for
         kept, broke = [], {"kind": "DamagedRecord", "message": "it could not be read"}
-    if kept:
+    if kept or status == "answered":
         return kept
     error = f"{broke['kind']}: {broke['message']}" if broke else None
     return [{"started_at": started_at, "wall_s": wall_s, "error": error, "run": run_id}]

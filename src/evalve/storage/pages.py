@@ -103,7 +103,7 @@ def _search(looked_at: Iterator[_Found], query: RecordQuery, position: Any, limi
 def _in_order(
     connection: sqlite3.Connection, evaluation_id: int, query: RecordQuery, place: _Place, limit: int
 ) -> Iterator[_Found]:
-    is_not_done = query.status in ("failed", "skipped") or query.failure_class is not None
+    is_not_done = query.status not in (None, "done") or query.failure_class is not None
     not_done = "AND status <> 'done'" if is_not_done else ""  # names the index that has only these
     statement = (
         f"SELECT id, idx, sample_id, repeat, {_looked_at(query)} FROM records WHERE evaluation_id = ?"

@@ -35,7 +35,7 @@ scores, failure, NULL, NULL, NULL, NULL, calls, lent
 """
 _KNOWN = (
     "SELECT id, status, idx, working_s, row_hash, CASE status WHEN 'failed' THEN calls END,"
-    " CASE status WHEN 'failed' THEN response IS NOT NULL"
+    " CASE status WHEN 'failed' THEN response IS NOT NULL WHEN 'answered' THEN 1"
     """ WHEN 'done' THEN CASE WHEN scores = '[]' OR instr(scores, '"value":null') THEN scores END END"""
     " FROM records WHERE id IN ({})"
 )
@@ -46,7 +46,7 @@ def read_records(
 ) -> Iterator[Record]:
     # sorted by an index: a sort of whole rows would copy every prompt and response to a temporary file
     asked = "" if status is None else "AND status = :status"
-    not_done = "AND status <> 'done'" if status in ("failed", "skipped") else ""  # has an index of its own
+    not_done = "" if status in (None, "done") else "AND status <> 'done'"  # has an index of its own
     ids = connection.execute(
         f"SELECT id FROM records WHERE evaluation_id = :id AND idx >= 0 {asked} {not_done}"
         " ORDER BY idx, sample_id, repeat",
