@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import evalve
-from evalve import errors
+from evalve import errors, records
 
 HEAVY = (
     "asyncio",
@@ -106,3 +106,7 @@ def test_declaring_an_evaluation_loads_nothing_that_only_calls_need() -> None:
     code = "from evalve import ForEach, Result, foreach; from evalve.evaluators import exact_match"
 
     assert loaded_by(code) & set(FOR_CALLS_ONLY) == set()
+
+
+def test_pytest_does_not_compile_the_package_anew_for_the_sake_of_its_asserts() -> None:
+    assert type(records.__loader__).__name__ == "SourceFileLoader"

@@ -40,13 +40,27 @@ EXIT_BROKE = 7
 # -- options
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """The names that nobody else can have: `--evalve-…`."""
+    _keep_from_rewriting(pluginmanager)
     group = parser.getgroup("evalve", "evaluations")
     for option in OPTIONS:
         names = [f"--evalve-{name}" for name in (option.name, *option.aliases)]
         group.addoption(*names, dest=_dest(option), **_attributes(option))
         _add_words(group, option, names)
+
+
+def _keep_from_rewriting(pluginmanager: pytest.PytestPluginManager) -> None:
+    """pytest compiles a plugin's whole package anew, for the sake of its asserts; none of ours is a test's.
+
+    That takes half a second of every run where nothing can be kept beside the package. There is no public
+    way to decline: where pytest has become another, it does as before.
+    """
+    hook = pluginmanager.rewrite_hook
+    marked = getattr(hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked -= {"evalve", "doteval", "dotevals"}
+        hook.mark_rewrite()  # which forgets what was decided before
 
 
 @pytest.hookimpl(wrapper=True)

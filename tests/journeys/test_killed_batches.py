@@ -190,4 +190,5 @@ def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn_also_after_a_
     stats = runs.provider.stats
     assert (stats.batches, stats.batched, stats.batched_again, stats.requests) == (2, 30, 0, 0)
     assert "right  accuracy 1.000" in out and "20 calls" in out and "USD" in out
-    assert "20 calls of 2 evaluations wait for msgbatch_sim000001" in err
+    # of the second turn: the first one's may have ended before anybody came back to it
+    assert "10 calls of 2 evaluations wait for msgbatch_sim000002" in err
