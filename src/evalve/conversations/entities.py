@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +14,14 @@ from evalve.jsontext import to_json
 from evalve.options import suggestion
 
 _CATALOG = """
-    SELECT c.relname, a.attname, coalesce(x.conkey = ARRAY[a.attnum], false)
+    SELECT c.relname, a.attname, coalesce(x.conkey = ARRAY[a.attnum], false),
+        pg_catalog.pg_get_serial_sequence(pg_catalog.quote_ident(c.relname), a.attname)
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_constraint x ON x.conrelid = c.oid AND x.contype = 'p'
     WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 AND pg_catalog.pg_table_is_visible(c.oid)
     ORDER BY c.relname, a.attnum"""
-_REFERS_TO_NOTHING = "23503"
-"""A foreign key whose row is not there, yet."""
+_FOREIGN_KEY_VIOLATION = "23503"
 
 
 @dataclass(slots=True)
@@ -32,6 +32,8 @@ class Table:
     columns: list[str] = field(default_factory=list)
     key: str | None = None
     """The column of its primary key, where that is one."""
+    sequence: str | None = None
+    """That gives out its primary keys."""
 
 
 Tables = Mapping[str, Table]
@@ -51,22 +53,28 @@ async def seed_database(db: Any, seed: Mapping[str, Any], *, commits: bool) -> N
     for table, row in waiting:
         _check_columns(table, row, who)
     while waiting:
-        left = []
-        for table, row in waiting:
-            try:
-                async with _connection(db, commits=commits) as connection:
-                    await _insert(connection, table, row)
-            except Exception as error:
-                sqlstate = getattr(error, "sqlstate", None)
-                if sqlstate is None:
-                    raise
-                left.append((table, row, str(error), sqlstate))
-        # a row may refer to one that comes later
-        hopeless = [one for one in left if one[3] != _REFERS_TO_NOTHING]
-        if hopeless or len(left) == len(waiting):
-            table, row, problem, _ = (hopeless or left)[0]
-            raise DatasetError(f"{who}: {to_json(row)} cannot be inserted into {table.name}: {problem}")
-        waiting = [(table, row) for table, row, _, _ in left]
+        waiting = await _inserted(db, waiting, commits=commits)
+
+
+async def _inserted(
+    db: Any, waiting: list[tuple[Table, dict[str, Any]]], *, commits: bool
+) -> list[tuple[Table, dict[str, Any]]]:
+    """Insert what can be; what is left refers to rows that have come after it."""
+    with suppress(_RefersToNothing):
+        async with _connection(db, commits=commits) as connection:
+            for table, row in waiting:
+                await _insert(connection, table, row)
+        return []
+    left: list[tuple[Table, dict[str, Any]]] = []
+    for table, row in waiting:
+        try:
+            async with _connection(db, commits=commits) as connection:
+                await _insert(connection, table, row)
+        except _RefersToNothing as problem:
+            left.append((table, row))
+            if len(left) == len(waiting):
+                raise DatasetError(str(problem)) from None
+    return left
 
 
 async def expected_rows(db: Any, state: Mapping[str, Any], *, commits: bool) -> dict[str, list[Any]]:
@@ -117,30 +125,41 @@ def _check_columns(table: Table, row: Mapping[str, Any], who: str) -> None:
             raise DatasetError(f"{who}: the table {table.name} has no column {column!r}{hint}")
 
 
+class _RefersToNothing(Exception):
+    """A foreign key whose row is not there, yet."""
+
+
 async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None:
     name, columns = _quoted(table.name), ", ".join(map(_quoted, row))
-    await connection.execute(
-        # the server reads every kind of value from JSON, as it does its own
-        f"INSERT INTO {name} ({columns}) SELECT {columns}"
-        f" FROM pg_catalog.jsonb_populate_record(NULL::{name}, %s::jsonb)",
-        (to_json(row),),
-    )
-    if table.key is not None and table.key in row:
-        key = _quoted(table.key)
-        await connection.execute(  # or the next number that the sequence gives would be taken
-            f"SELECT pg_catalog.setval(s, (SELECT max({key}) FROM {name}))"
-            " FROM (SELECT pg_catalog.pg_get_serial_sequence(%s, %s) AS s) AS of WHERE s IS NOT NULL",
-            (name, table.key),
+    try:
+        await connection.execute(
+            # the server reads every kind of value from JSON, as it does its own
+            f"INSERT INTO {name} ({columns}) SELECT {columns}"
+            f" FROM pg_catalog.jsonb_populate_record(NULL::{name}, %s::jsonb)",
+            (to_json(row),),
+        )
+    except Exception as error:
+        sqlstate = getattr(error, "sqlstate", None)
+        if sqlstate is None:  # not what the server says of the row
+            raise
+        problem = f"initial_entities.seed_data: {to_json(row)} cannot be inserted into {table.name}: {error}"
+        kind = _RefersToNothing if sqlstate == _FOREIGN_KEY_VIOLATION else DatasetError
+        raise kind(problem) from error
+    if table.sequence is not None and table.key in row:
+        await connection.execute(  # or the next number that it gives would be taken
+            f"SELECT pg_catalog.setval(%s::regclass, max({_quoted(str(table.key))})::bigint) FROM {name}",
+            (table.sequence,),
         )
 
 
 async def _tables(connection: Any) -> Tables:
     tables: dict[str, Table] = {}
     cursor = await connection.execute(_CATALOG)
-    for name, column, is_key in await cursor.fetchall():
+    for name, column, is_key, sequence in await cursor.fetchall():
         table = tables.setdefault(name, Table(name))
         table.columns.append(column)
-        table.key = column if is_key else table.key
+        if is_key:
+            table.key, table.sequence = column, sequence
     return tables
 
 

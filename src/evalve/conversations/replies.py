@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from evalve.conversations.rows import ExpectedResponse
@@ -18,18 +19,38 @@ RUBRIC = Rubric(
     " will do."
 )
 _SPACE = re.compile(r"\s+")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 
 
 def says(reply: str, expected: ExpectedResponse) -> str | None:
-    """Why the reply is wrong; `None` where it has one of the answers, or the text. Case does not count."""
-    said = _normal(reply)
+    """Why the reply is wrong; `None` where it has one of the answers, or the text.
+
+    An answer that is a list must be there with all its items. Case and spaces do not count, and numbers are
+    compared as numbers.
+    """
     allowed = [answer for answer in (*expected.answers, expected.text) if answer not in (None, "")]
+    said, numbers = _normal(reply), _numbers_in(reply)
     for answer in allowed:
-        text = re.escape(_normal(_text(answer)))
-        if re.search(rf"(?<!\w){text}(?!\w)", said):
+        items = answer if isinstance(answer, list) else [answer]
+        if all(_is_said(item, said, numbers) for item in items):
             return None
     words = " or ".join(repr(_shortened(_text(answer))) for answer in allowed)
     return f"the reply is {_shortened(reply)!r}, expected {words}" if reply else f"no reply, expected {words}"
+
+
+def _is_said(answer: Any, said: str, numbers: set[Decimal]) -> bool:
+    text = _normal(_text(answer))
+    if _NUMBER.fullmatch(text.lstrip("$€£ ")):
+        return _number(text) in numbers
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said) is not None
+
+
+def _numbers_in(text: str) -> set[Decimal]:
+    return {_number(match[0]) for match in _NUMBER.finditer(text)}
+
+
+def _number(text: str) -> Decimal:
+    return Decimal(re.sub(r"[^\d.-]", "", text))
 
 
 async def judged(

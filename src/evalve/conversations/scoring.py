@@ -106,8 +106,7 @@ async def _response(verdict: Verdict, returned: Mapping[int, Returned], scoring:
 def _scores_of(verdict: Verdict) -> list[Score]:
     if not verdict.is_scored:
         return []
-    noted: dict[str, Any] = {"turn": verdict.expected.number, "tool": verdict.expected.tool}
-    noted = {name: value for name, value in noted.items() if value is not None}
+    noted = {"turn": verdict.expected.number, "tool": verdict.expected.tool or "none"}
     parts = {"turn": Part(verdict.value, "; ".join(verdict.why)), **verdict.parts}
     return [_score(name, part.value, part.reason, noted) for name, part in parts.items()]
 
