@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalve.conversations.references import Unknown
 from evalve.conversations.rows import rows_of
 from evalve.errors import DatasetError
 from evalve.jsontext import to_json
@@ -86,7 +87,8 @@ async def expected_rows(db: Any, state: Mapping[str, Any], *, commits: bool) -> 
     for entity, rows in state.items():
         table = table_of(entity, tables, who)
         for key, row in rows_of(entity, rows, who):
-            one = _row(table, key, row, f"{who}.{entity}")
+            own = {name: value for name, value in row.items() if not isinstance(value, Unknown)}
+            one = _row(table, None if isinstance(key, Unknown) else key, own, f"{who}.{entity}")
             _check_columns(table, one, who)
             found.setdefault(table.name, []).append(one)
         found.setdefault(table.name, [])

@@ -32,20 +32,22 @@ async def converse(
     judge: Any = None,
     max_steps: int = MAX_STEPS,
     arguments: Any = "exact",
+    workspace: Any = None,
     **asked: Any,
 ) -> Result:
     """Play a conversation and score it; return what it returns from an evaluation.
 
-    `agent` is a model (an object or its name), a `Pair`, or any `async def answer(turn) -> str`. `tools` are
-    functions, declared with `@tool`. `db` is a lent database; tools that take a `connection` work on it.
-    `judge` is the model that judges responses which need one. A model answers at most `max_steps` times in a
-    turn. `arguments` says how arguments are compared, as in `tool_call_match`. What else is `asked` goes with
-    every call of the model: `temperature`, `max_tokens` …
+    `agent` is a model (an object or its name), a `Pair`, any `async def answer(turn) -> str`, or a program of
+    `evalve.agent`, which works in the `workspace`. `tools` are functions, declared with `@tool`. `db` is a
+    lent database; tools that take a `connection` work on it. `judge` is the model that judges responses which
+    need one. A model answers at most `max_steps` times in a turn. `arguments` says how arguments are
+    compared, as in `tool_call_match`. What else is `asked` goes with every call of the model: `temperature`,
+    `max_tokens` …
     """
     planned = read_conversation(conversation)
     toolbox = Toolbox(tools, db)
     scoring = Scoring(toolbox.schemas, as_rules(arguments), judge)
-    player = as_agent(agent, system=system, max_steps=max_steps, asked=asked)
+    player = as_agent(agent, system=system, max_steps=max_steps, asked=asked, workspace=workspace)
     played = await play(planned, player, toolbox, db, scoring)
     return await score_conversation(planned, played, scoring)
 

@@ -15,6 +15,10 @@ _REFERENCE = re.compile(r"\{\{\s*turn_(\d+)\.([^{}]+?)\s*\}\}")
 _MISSING = object()
 
 
+class Unknown:
+    """Stands for what a call returned to an agent that works by itself: nobody has seen it."""
+
+
 class Unresolved(Exception):
     """A reference to a turn that went wrong; the message says which, and why."""
 
@@ -26,6 +30,8 @@ class Returned:
     results: Sequence[Any]
     is_right: bool
     """Whether all that the turn expects was called, and went as expected."""
+    is_known: bool = True
+    """Whether anybody has seen what calls returned."""
 
 
 def references_in(value: Any) -> Iterator[tuple[int, str]]:
@@ -48,7 +54,10 @@ def resolved(value: Any, turns: Mapping[int, Returned]) -> Any:
         whole = _REFERENCE.fullmatch(value.strip())
         if whole is not None:
             return _looked_up(int(whole[1]), whole[2], turns)
-        return _REFERENCE.sub(lambda match: _text(_looked_up(int(match[1]), match[2], turns)), value)
+        found = {match[0]: _looked_up(int(match[1]), match[2], turns) for match in _REFERENCE.finditer(value)}
+        if any(isinstance(one, Unknown) for one in found.values()):
+            return Unknown()
+        return _REFERENCE.sub(lambda match: _text(found[match[0]]), value)
     if isinstance(value, Mapping):
         return {_key(resolved(key, turns)): resolved(item, turns) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -58,6 +67,8 @@ def resolved(value: Any, turns: Mapping[int, Returned]) -> Any:
 
 def _looked_up(number: int, path: str, turns: Mapping[int, Returned]) -> Any:
     turn = turns.get(number) or Returned((), is_right=False)
+    if not turn.is_known:
+        return Unknown()
     for result in turn.results:
         found = _at(result, path)
         if found is not _MISSING:
@@ -97,4 +108,4 @@ def _text(value: Any) -> str:
 
 
 def _key(value: Any) -> Any:
-    return value if isinstance(value, str | int | float) else _text(value)
+    return value if isinstance(value, str | int | float | Unknown) else _text(value)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalve import metrics
-from evalve.conversations.references import Returned, Unresolved, resolved
+from evalve.conversations.references import Returned, Unknown, Unresolved, resolved
 from evalve.conversations.replies import judged, says
 from evalve.conversations.rows import Conversation, ExpectedResponse
 from evalve.conversations.turns import PlayedTurn
 from evalve.conversations.verdicts import Part, Verdict, verdicts_of
-from evalve.errors import OptionError
+from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.evaluators.tools.rules import ArgumentRules
+from evalve.options import suggestion
 from evalve.records import Result, Score
 
 SCORES = ("success", "all_turns", "final_state", "turn", "tool", "arguments", "outcome", "response")
@@ -37,6 +38,15 @@ class Scoring:
                 f"conversation {conversation.id!r} expects a response that needs a judge: say judge=, or "
                 "`judge_model:` in an experiment"
             )
+        known = [str(one.name) for one in self.tools]
+        for turn in conversation.turns if known else ():
+            for call in turn.calls or ():
+                if call.name not in known and "*" not in call.name:
+                    hint = suggestion(call.name, known) or f" (there is: {', '.join(known)})"
+                    raise DatasetError(
+                        f"conversation {conversation.id!r}, turn {turn.number}: the tool {call.name!r} is "
+                        f"expected, and is not offered{hint}"
+                    )
 
     def verdicts(
         self, conversation: Conversation, played: Sequence[PlayedTurn]
@@ -64,8 +74,9 @@ async def score_conversation(conversation: Conversation, played: Played, scoring
     """The scores, with the first utterance as prompt and what happened as response."""
     verdicts, returned = scoring.verdicts(conversation, played.turns)
     for verdict in verdicts:
-        if verdict.expected.response is not None:
-            verdict.parts["response"] = await _response(verdict, returned, scoring)
+        part = await _response(verdict, returned, scoring)
+        if part is not None:
+            verdict.parts["response"] = part
     scores = [score for verdict in verdicts for score in _scores_of(verdict)]
     whole = _whole(conversation, verdicts, played.state)
     success = next(score.value for score in whole if score.name == "success")
@@ -82,13 +93,17 @@ async def score_conversation(conversation: Conversation, played: Played, scoring
     return Result(*whole, *scores, prompt=conversation.turns[0].utterance, response=response)
 
 
-async def _response(verdict: Verdict, returned: Mapping[int, Returned], scoring: Scoring) -> Part:
+async def _response(verdict: Verdict, returned: Mapping[int, Returned], scoring: Scoring) -> Part | None:
+    """`None` where nothing is expected of the reply, or nobody knows what."""
     expected, reply = verdict.expected.response, verdict.played.reply
-    assert expected is not None
+    if expected is None:
+        return None
     try:
         text, answers = resolved(expected.text, returned), resolved(expected.answers, returned)
     except Unresolved as unresolved:
         return Part(False, str(unresolved))
+    if any(isinstance(one, Unknown) for one in (text, *answers)):
+        return None
     expected = ExpectedResponse(str(text), tuple(answers), expected.needs_judge)
     if not expected.needs_judge or not reply:
         wrong = says(reply, expected)

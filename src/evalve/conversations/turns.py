@@ -8,6 +8,7 @@ from typing import Any
 
 from evalve.conversations.tools import MadeCall, Toolbox
 from evalve.errors import ToolError
+from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.jsontext import to_json
 from evalve.records import ToolCall
 
@@ -31,11 +32,15 @@ class PlayedTurn:
     problem: str = ""
     """Why the turn is wrong whatever was called: it did not end."""
     hides_calls: bool = False
-    """The agent works on its own, and what it called is not known: nothing is said about its calls."""
+    """The agent works by itself, and what it called is not known: nothing is said about its calls."""
+    hides_results: bool = False
+    """The agent works by itself, and what its calls came to is not known."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {"turn": self.number, "utterance": self.utterance, "reply": self.reply}
-        more = {"problem": self.problem} if self.problem else {}
+        more: dict[str, Any] = {"problem": self.problem} if self.problem else {}
+        if self.hides_results:
+            more["hides_results"] = True
         hidden = {"calls": None} if self.hides_calls else {"calls": [call.to_plain() for call in self.calls]}
         return {**plain, **hidden, **more}
 
@@ -49,6 +54,7 @@ class PlayedTurn:
             reply=plain.get("reply") or "",
             problem=plain.get("problem") or "",
             hides_calls=calls is None,
+            hides_results=bool(plain.get("hides_results")),
         )
 
 
@@ -63,12 +69,16 @@ class Turn:
         self.db = db
         self._played = played
         self._toolbox = toolbox
-        self._first = len(dialogue)
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The definitions of the tools, as `model.generate` takes them."""
         return self._toolbox.definitions
+
+    @property
+    def schemas(self) -> Sequence[ToolDefinition]:
+        """The same, read."""
+        return self._toolbox.schemas
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Call a tool: its result; `ToolError` with the message where it fails."""
@@ -95,8 +105,8 @@ class Turn:
         return f"call_{self.number}_{len(self._played.calls) + place + 1}"
 
     def saw_calls(self, calls: Sequence[ToolCall] | None) -> None:
-        """For an agent that works on its own: what it says that it called; `None` where it does not."""
-        self._played.hides_calls = calls is None
+        """For an agent that works by itself: what it says that it called; `None` where it does not."""
+        self._played.hides_calls, self._played.hides_results = calls is None, True
         self._played.calls += [MadeCall(call.name, call.arguments) for call in calls or ()]
 
 

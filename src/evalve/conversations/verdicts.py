@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalve.conversations.references import Returned, Unresolved, resolved
+from evalve.conversations.references import Returned, Unknown, Unresolved, resolved
 from evalve.conversations.rows import Conversation, ExpectedTurn
 from evalve.conversations.tools import MadeCall
 from evalve.conversations.turns import PlayedTurn
 from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.evaluators.tools.examining import Standard, examine, is_named
+from evalve.evaluators.tools.matchers import anything
 from evalve.evaluators.tools.misses import OF_ARGUMENTS, OF_SELECTION, Miss, call_text, of_kinds
 from evalve.evaluators.tools.rules import ArgumentRules
 from evalve.records import ToolCall
@@ -69,7 +70,9 @@ def verdicts_of(
         verdict = Verdict(expected, turn)
         if expected.calls is not None and not turn.hides_calls:
             _compare(verdict, expected.calls, returned, Standard("any_order", rules, tools))
-        returned[expected.number] = Returned(verdict.results, is_right=verdict.value is not False)
+        returned[expected.number] = Returned(
+            verdict.results, is_right=verdict.value is not False, is_known=not turn.hides_results
+        )
         found.append(verdict)
     return found, returned
 
@@ -79,7 +82,7 @@ def _compare(
 ) -> None:
     expected, problem = verdict.expected, ""
     try:
-        wanted = [ToolCall(call.name, resolved(call.arguments, returned)) for call in calls]
+        wanted = [ToolCall(call.name, _anything(resolved(call.arguments, returned))) for call in calls]
     except Unresolved as unresolved:
         # the tool can still be told, and so can what it returned: later turns may refer to that
         wanted, problem = [ToolCall(call.name) for call in calls], str(unresolved)
@@ -99,7 +102,17 @@ def _compare(
         about = of_kinds(misses, OF_ARGUMENTS)
         missing = "" if len(matched) == len(wanted) else _not_called(wanted, matches)
         verdict.parts["arguments"] = Part(not about and not missing, _reasons(about) or missing)
-    verdict.parts["outcome"] = _outcome(expected, wanted, matches)
+    if not verdict.played.hides_results:
+        verdict.parts["outcome"] = _outcome(expected, wanted, matches)
+
+
+def _anything(value: Any) -> Any:
+    """With `anything` in place of what nobody has seen."""
+    if isinstance(value, Unknown):
+        return anything()
+    if isinstance(value, dict):
+        return {key: _anything(item) for key, item in value.items()}
+    return [_anything(item) for item in value] if isinstance(value, list) else value
 
 
 def _matched(

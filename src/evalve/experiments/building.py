@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from evalve.experiments.conversations import (
     ConversationRows,
     ConversationTask,
     DeclaredConversations,
+    OpenAgent,
+    always,
 )
 from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
@@ -31,7 +33,7 @@ from evalve.jsontext import to_json
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
 
-DATABASE = "db"
+DATABASE = "database"
 """Under this name a conversation is lent its database."""
 METHOD = "yaml 2"
 """How the fingerprint is made: another method tells nothing about a change."""
@@ -196,14 +198,9 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
         return Who(_answering(declared, ask), {})
     from evalve.experiments import agents  # with the supervisor, which models do without
 
-    agent = agents.open_agent(asked, environ, folder=declared.folder)
-    check_scripts(asked, declared.folder)
-    if (missing := agent.missing()) is not None:
-        raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     taken = {column for source in declared.sources for column in declared.columns(source)}
-    keep = declared.entry.get("keep", "failed")
     database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
-    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken, database)
+    agent, lenders = _program(declared, asked, environ, taken, database)
     ask = agents.asking_agent(
         agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
     )
@@ -213,17 +210,39 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
 def _who_converses(
     declared: Declared, conversations: DeclaredConversations, asked: Asked, environ: Mapping[str, str]
 ) -> Who:
-    lenders: dict[str, Lender] = {}
-    if "sandbox" in declared.entry.values:
-        lenders[DATABASE] = postgres_in(declared.document)
+    database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
+    lenders: dict[str, Lender] = {} if database is None else {DATABASE: database}
+    recommended = None
+    if asked.is_program:
+        program, lenders = _program(declared, asked, environ, {COLUMN}, database)
+        open_agent: OpenAgent = partial(conversations.open_program, program)
+        recommended = program.recommended_concurrency
+    elif asked.is_agent:
+        open_agent = always(conversations.open_function(asked))
+    else:
+        open_agent = always(conversations.open_models(asked, environ))
     scoring = conversations.scoring(declared.judge, environ)
-    agent = (
-        conversations.open_function(asked) if asked.is_agent else conversations.open_models(asked, environ)
-    )
-    task = ConversationTask(
-        lambda values: agent, conversations.functions, scoring, DATABASE if lenders else None
-    )
-    return Who(lambda scorers: task.evaluate, lenders)
+    lent = None if database is None else DATABASE
+    task = ConversationTask(open_agent, conversations.functions, scoring, lent)
+    return Who(lambda scorers: task.evaluate, lenders, recommended)
+
+
+def _program(
+    declared: Declared,
+    asked: Asked,
+    environ: Mapping[str, str],
+    taken: Collection[str],
+    database: Lender | None,
+) -> tuple[Any, dict[str, Lender]]:
+    """An agent that can start, and what each attempt of it is lent."""
+    from evalve.experiments import agents  # with the supervisor, which models do without
+
+    agent = agents.open_agent(asked, environ, folder=declared.folder)
+    check_scripts(asked, declared.folder)
+    if (missing := agent.missing()) is not None:
+        raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
+    keep = declared.entry.get("keep", "failed")
+    return agent, agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken, database)
 
 
 def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:

@@ -12,6 +12,7 @@ from evalve.conversations.agents import as_agent
 from evalve.conversations.models import MAX_STEPS
 from evalve.conversations.pairs import Pair
 from evalve.conversations.playing import play
+from evalve.conversations.programs import ProgramAgent
 from evalve.conversations.rows import Conversation, read_conversation
 from evalve.conversations.scoring import Played, Scoring, score_conversation
 from evalve.conversations.tools import Toolbox, tools_of
@@ -37,6 +38,14 @@ _NOT_HERE = {
     "files": "agents find what they need in the database",
 }
 _ONLY_HERE = ("max_steps", "arguments")
+
+
+OpenAgent = Callable[[Mapping[str, Any]], Agent]
+"""From what an attempt is lent to whom it talks with."""
+
+
+def always(agent: Agent) -> OpenAgent:
+    return lambda lent: agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,10 @@ class DeclaredConversations:
         except OptionError as error:
             raise OptionError(f"{where}: {error}") from None
 
+    def open_program(self, program: Any, lent: Mapping[str, Any]) -> Agent:
+        """A program, in the workspace that the attempt is lent."""
+        return ProgramAgent(program, lent["workspace"].path, self.system, lent.get("gateway"))
+
     def open_models(self, asked: Asked, environ: Mapping[str, str]) -> Agent:
         """A model, or a student with a teacher, as one who takes part."""
         if asked.student is None or asked.teacher is None:
@@ -87,8 +100,7 @@ class DeclaredConversations:
 class ConversationTask:
     """The same for every row of an evaluation. Its `evaluate` is the evaluation's function."""
 
-    open_agent: Callable[[Mapping[str, Any]], Agent]
-    """From what an attempt is lent to whom it talks with."""
+    open_agent: OpenAgent
     functions: Sequence[Callable[..., Any]]
     scoring: Scoring
     database: str | None = None

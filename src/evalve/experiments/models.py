@@ -33,6 +33,11 @@ class Asked:
         return "agent" in self.entry.values
 
     @property
+    def is_program(self) -> bool:
+        """Whether it is an agent that runs in a process of its own."""
+        return self.is_agent and self.entry.get("agent") != "python"
+
+    @property
     def is_pair(self) -> bool:
         """Whether it is a student with a teacher."""
         return self.student is not None
