@@ -18,7 +18,8 @@ from evalve.tracing import trace
 
 Teaching = Literal["review", "guide"]
 TEACHINGS: tuple[str, ...] = get_args(Teaching)
-TEACHER = "teacher"
+STUDENT, TEACHER = "student", "teacher"
+"""The roles under which calls are counted, beside the total."""
 APPROVED = "APPROVED"
 _REVIEW = (
     "You are the teacher of an assistant that serves a user with tools. You see the conversation and what"
@@ -68,12 +69,12 @@ class PairAgent:
         advice = await self._taught(_GUIDE, _shown(turn))
         own = f"{self.student.system}\n\n" if self.student.system else ""
         system = f"{own}Advice of your teacher for this turn: {advice}"
-        answer = partial(self.student.answer, turn=turn, system=system)
+        answer = partial(self._answered, turn, system=system)
         return await step_by_step(turn, answer, self.student.max_steps)
 
     async def _reviewed(self, turn: Turn, messages: list[Message]) -> Any:
         """What the student does next; nothing has run before the teacher has seen it."""
-        proposal = await self.student.answer(messages, turn)
+        proposal = await self._answered(turn, messages)
         about_to = _proposal(proposal)
         verdict = await self._taught(_REVIEW, f"{_shown(turn)}\n\nThe assistant is about to {about_to}")
         if verdict.upper().lstrip("*#\"' ").startswith("APPROVE"):
@@ -82,7 +83,11 @@ class PairAgent:
             f"(Your teacher, before anything is done: you are about to {about_to}. {verdict} "
             "Do it again, better.)"
         )
-        return await self.student.answer([*messages, {"role": "user", "content": again}], turn)
+        return await self._answered(turn, [*messages, {"role": "user", "content": again}])
+
+    async def _answered(self, turn: Turn, messages: list[Message], *, system: str | None = None) -> Any:
+        with in_role(STUDENT):
+            return await self.student.answer(messages, turn, system=system)
 
     async def _taught(self, system: str, about: str) -> str:
         with in_role(TEACHER):

@@ -170,9 +170,9 @@ def _seed(row: Mapping[str, Any], who: str) -> Mapping[str, Any]:
 
 def rows_of(entity: str, rows: Any, who: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """The rows of one entity with their ids: `{ID: {field: value}}`, or a list of rows without ids."""
-    pairs = rows.items() if isinstance(rows, Mapping) else ((None, row) for row in rows or ())
     if not isinstance(rows, Mapping | list | None):
         raise DatasetError(f"{who}.{entity} has rows by id, or a list of rows; got {_shown(rows)}")
+    pairs = rows.items() if isinstance(rows, Mapping) else ((None, row) for row in rows or ())
     for key, row in pairs:
         if not isinstance(row, Mapping):
             raise DatasetError(f"{who}.{entity}: a row is a mapping of fields to values; got {_shown(row)}")
