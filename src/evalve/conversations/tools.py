@@ -184,19 +184,21 @@ class Toolbox:
 
     @asynccontextmanager
     async def _connection(self, made: MadeCall) -> AsyncIterator[Any]:
-        async with self._db.savepoint() as connection:
-            before = self._written if self._written is not None else await _written(connection)
-            self._written = None
-            try:
+        connection: Any = None
+        try:
+            async with self._db.savepoint() as connection:
+                before = self._written if self._written is not None else await _written(connection)
+                self._written = None
                 yield connection
-            except Exception as error:
-                if connection.closed:
-                    raise LenderError(
-                        f"the connection to the database was lost while {made.name} ran: {error}"
-                    ) from error
-                raise
-            self._written = await _written(connection)
-            made.wrote = self._written != before
+                self._written = await _written(connection)
+                made.wrote = self._written != before
+        except Exception as error:
+            # what the conversation did so far is gone with it, whoever ended it
+            if _is_of_database(error) and (connection is None or connection.closed):
+                raise LenderError(
+                    f"the connection to the database was lost at {made.name}: {error}"
+                ) from error
+            raise
 
     def _told(self, name: str, error: Exception) -> str:
         """What the agent is told of an error; what is not the tool's own is raised again."""

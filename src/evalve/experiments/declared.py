@@ -202,12 +202,12 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
     mode = entry.get("evaluation_mode")
     if mode == MODE:
         return
+    if pair := next((one.name for one in asked if one.is_pair), None):
+        raise OptionError(
+            f"{entry.where('models')}: {whose}: {pair!r} is a student with a teacher, which is for "
+            f"`evaluation_mode: {MODE}`"
+        )
     for one in asked:
-        if one.is_pair:
-            raise OptionError(
-                f"{entry.where('models')}: {whose}: {one.name!r} is a student with a teacher, which is for "
-                f"`evaluation_mode: {MODE}`"
-            )
         if mode is not None and one.mode != mode:
             is_one = "an agent" if one.is_agent else "a model that is asked directly"
             raise OptionError(
@@ -227,7 +227,8 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
         if not one.is_agent and "sandbox" in entry.values:
             raise OptionError(
                 f"{entry.where('sandbox')}: {whose}: a sandbox is for agents, and {one.name!r} is asked "
-                "directly: nobody would use the database"
+                "directly: nobody would use the database; conversations with tools that use it need "
+                f"`evaluation_mode: {MODE}`"
             )
 
 
