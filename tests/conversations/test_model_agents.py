@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crm import TOOLS, row, values, why
 
+from conversation_tools import TOOLS, row, values, why
 from evalve.contracts import SampleContext
 from evalve.conversations import Pair, converse
 from evalve.errors import ModelError, OptionError
