@@ -121,6 +121,8 @@ class ConversationTask:
         played = await play(conversation, self.open_agent(values), toolbox, db, self.scoring)
         if sample is not None:
             sample.answer = played.to_plain()
+            if conversation.needs_judge:
+                await sample.keep_answer()
         return played
 
 
