@@ -63,15 +63,19 @@ def test_a_definition_comes_from_signature_annotations_and_docstring() -> None:
             "properties": {
                 "client_id": {"type": "integer", "description": "whose it is"},
                 "lines": {"type": "array", "items": line, "description": "what is quoted"},
-                "stage": {"enum": ["lead", "customer"]},
-                "valid_until": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+                "stage": {"enum": ["lead", "customer"], "default": "lead"},
+                "valid_until": {
+                    "anyOf": [{"type": "string", "format": "date"}, {"type": "null"}],
+                    "default": None,
+                },
                 "currency": {"enum": ["EUR", "USD"], "default": "EUR"},
-                "rebate": {"type": ["number", "null"], "description": "as a share"},
+                "rebate": {"type": ["number", "null"], "description": "as a share", "default": None},
                 "notes": {
                     "anyOf": [
                         {"type": "object", "additionalProperties": {"type": "string"}},
                         {"type": "null"},
-                    ]
+                    ],
+                    "default": None,
                 },
             },
             "required": ["client_id", "lines"],

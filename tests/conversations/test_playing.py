@@ -297,3 +297,22 @@ async def test_rows_with_a_state_need_a_database() -> None:
 
 def test_tools_are_functions_that_can_be_called_as_they_are() -> None:
     assert add(1, 2) == 3
+
+
+async def test_a_function_that_connects_by_itself_finds_what_was_seeded(db: Database) -> None:
+    async def answer(turn: Turn) -> str:
+        async with turn.db.connect() as connection:
+            cursor = await connection.execute("UPDATE clients SET stage = 'lead' RETURNING name")
+            (name,) = await cursor.fetchone()
+        return f"{name} is lost."
+
+    answer.connects_itself = True  # type: ignore[attr-defined]
+    expected = {"expected_response": {"answers": ["Acme is lost"]}}
+    told = row(expected, initial_entities=ACME, final_expected_state={"clients": {"7": {"stage": "lead"}}})
+    assert values(await converse(told, agent=answer, db=db), "success") == [True]
+
+
+async def test_an_argument_that_is_its_default_is_the_same_as_one_left_out(db: Database) -> None:
+    agent = answering(("create_client", {"name": "Acme", "company": None}))
+    expected = {"expected_tool": "create_client", "expected_args": {"name": "Acme"}}
+    assert values(await converse(row(expected), agent=agent, tools=TOOLS, db=db), "turn") == [True]

@@ -37,7 +37,7 @@ class ModelAgent:
 async def step_by_step(turn: Turn, propose: Propose, max_steps: int) -> str:
     """Take steps until one of them is a reply."""
     # inside a turn, a model's answers go back as its provider wrote them, with what it thought between calls
-    messages = list(turn.dialogue)
+    messages = turn.dialogue
     for _ in range(max_steps):
         answer = await propose(messages)
         if not answer.tool_calls:

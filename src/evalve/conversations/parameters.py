@@ -59,8 +59,11 @@ def definition_of(function: Callable[..., Any], *, name: str | None = None) -> d
             schema.setdefault("description", described[parameter.name])
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-        elif isinstance(parameter.default, str | int | float | bool):
-            schema["default"] = parameter.default
+        else:
+            default = parameter.default
+            default = default.value if isinstance(default, enum.Enum) else default
+            if default is None or isinstance(default, str | int | float | bool):
+                schema["default"] = default  # with which an argument is the same as without it
         properties[parameter.name] = schema
     parameters: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:

@@ -64,11 +64,15 @@ class Turn:
     def __init__(self, played: PlayedTurn, dialogue: list[Message], toolbox: Toolbox, db: Any = None) -> None:
         self.number = played.number
         self.utterance = played.utterance
-        self.dialogue = dialogue
-        """Neutral messages as `model.generate` takes them; the last one is what the user says now."""
         self.db = db
+        self._dialogue = dialogue
         self._played = played
         self._toolbox = toolbox
+
+    @property
+    def dialogue(self) -> list[Message]:
+        """Neutral messages as `model.generate` takes them, up to now: what the user says, calls, results."""
+        return list(self._dialogue)
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -97,8 +101,8 @@ class Turn:
         for call in calls:
             made.append(await self._toolbox.run(call))
             self._played.calls.append(made[-1])
-        self.dialogue.append({"role": "assistant", "content": text, "tool_calls": calls})
-        self.dialogue += [result_message(call, one) for call, one in zip(calls, made, strict=True)]
+        self._dialogue.append({"role": "assistant", "content": text, "tool_calls": calls})
+        self._dialogue += [result_message(call, one) for call, one in zip(calls, made, strict=True)]
         return made
 
     def _new_id(self, place: int) -> str:
