@@ -44,6 +44,7 @@ WIRING = {
     "batches",
     "cases",
     "checking",
+    "conversations",
     "experiments",
     "gateways",
     "gating",

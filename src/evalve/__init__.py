@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evalve.errors import StorageError as StorageError
     from evalve.errors import StrategyError as StrategyError
     from evalve.errors import StreamBroken as StreamBroken
+    from evalve.errors import ToolError as ToolError
     from evalve.errors import WorkerDied as WorkerDied
     from evalve.evaluators import evaluator as evaluator
     from evalve.gateways import gateway as gateway
@@ -78,6 +79,7 @@ _ERRORS = (
     "StorageError",
     "StrategyError",
     "StreamBroken",
+    "ToolError",
     "WorkerDied",
 )
 _CASES = (
@@ -114,6 +116,7 @@ _HOMES = {
 _MODULES = (
     "batches",
     "concurrency",
+    "conversations",
     "errors",
     "evaluators",
     "metrics",
@@ -156,6 +159,7 @@ __all__ = [
     "StreamBroken",
     "TestCase",
     "ToolCorrectnessMetric",
+    "ToolError",
     "WorkerDied",
     "Workspace",
     "agent",

@@ -9,6 +9,7 @@ EvalveError
 ├── SampleTimeout         a sample ran longer than its `timeout_s`
 ├── AnswerError           a model's answer cannot be used; raise it in an evaluation
 ├── AgentError            the agent under test gave no answer; raise it in an evaluation
+├── ToolError             a tool of a conversation refuses: its agent is told why; raise it in a tool
 ├── InfrastructureError   what evalve or the machine provides broke, not what is evaluated: tried again
 │   ├── LenderError       something could not be lent to an attempt, or not be taken back
 │   └── WorkerDied        the process that ran the sample ended before it answered
@@ -79,6 +80,10 @@ class AgentError(EvalveError):
         super().__init__(message)
         self.failure_class = failure_class
         self.run = run
+
+
+class ToolError(EvalveError):
+    """A tool refuses a call: what it did is undone, and the agent is told the message."""
 
 
 class InfrastructureError(EvalveError):

@@ -97,7 +97,7 @@ def test_a_file_that_is_right_says_what_it_declares(tmp_path: Path, monkeypatch:
         (
             "evaluation_mode: agent",
             "evaluation_mode: agents",
-            "10: experiments.full: evaluation_mode: needs one of: agent, model; got 'agents'",
+            "10: experiments.full: evaluation_mode: needs one of: agent, model, conversation; got 'agents'",
         ),
         (
             "evaluation_mode: agent",

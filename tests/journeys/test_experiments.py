@@ -236,7 +236,7 @@ def test_every_key_is_overridable_on_the_command_line(project: Project, provider
     assert [record["prompt"] for record in records] == ["Say 0", "Say 1", "Say 2"]
     assert [score["name"] for score in records[0]["scores"]] == ["contains", "exact_match"]
     assert "--evaluators: experiments.debug: unknown evaluator 'contain'; did you mean" in wrong.err
-    assert "--evaluation-mode: needs one of: agent, model; got 'agents'" in mode.err
+    assert "--evaluation-mode: needs one of: agent, model, conversation; got 'agents'" in mode.err
 
 
 def test_a_judge_with_a_key_of_its_own_is_counted_apart(project: Project, provider: Simulator) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt
 
-from evalve.contracts import SampleContext, Store
+from evalve.contracts import SAMPLE, SampleContext, Store
 from evalve.errors import OptionError
 from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
@@ -224,6 +224,23 @@ def test_a_lender_that_cannot_take_back_makes_the_sample_run_again(store: Store)
 
     (record,) = records(store)
     assert (record.tries, [score.value for score in record.scores]) == (2, [2.0])
+
+
+def test_what_was_answered_with_a_loan_that_cannot_be_trusted_is_asked_for_again(store: Store) -> None:
+    asked: list[int] = []
+
+    async def evaluate(id: str, thing: int) -> bool:
+        sample = SAMPLE.get()
+        assert sample is not None
+        if sample.answer is None:
+            asked.append(thing)
+            sample.answer = f"with {thing}"
+        return bool(sample.answer == "with 2")
+
+    run(runnable(evaluate, rows("a"), lenders={"thing": Numbered(fails_to_take_back=1)}), store)
+
+    assert asked == [1, 2]
+    assert [score.value for score in records(store)[0].scores] == [True]
 
 
 def test_a_lender_that_never_takes_back_is_a_failure_and_no_score(store: Store) -> None:

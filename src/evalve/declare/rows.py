@@ -73,8 +73,10 @@ def _by_key(row: dict[Any, Any], columns: tuple[str, ...]) -> ReadRow:
         values = {column: row[column] for column in columns}
     except KeyError as error:
         missing, present = error.args[0], [str(key) for key in row]
-        if len(columns) == 1 and row and not suggestion(missing, present):
-            return ReadRow({missing: row}, {missing: row}, id_text(row.get("id")))  # the row is the column
+        own_id = f"{missing}_id"  # of a column `conversation`, `conversation_id` is no misspelling
+        if len(columns) == 1 and row and not suggestion(missing, [one for one in present if one != own_id]):
+            row_id = id_text(row.get("id", row.get(own_id)))
+            return ReadRow({missing: row}, {missing: row}, row_id)  # the row is the column
         raise RowProblem(lacks(missing, present)) from None
     return ReadRow(values, row, id_text(row.get("id")))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,14 @@ from evalve.declare.rows import lacks
 from evalve.errors import AgentError, DatasetError, OptionError
 from evalve.experiments.answering import Ask, Task, asking_model
 from evalve.experiments.configuration import project_folder
+from evalve.experiments.conversations import (
+    COLUMN,
+    ConversationRows,
+    ConversationTask,
+    DeclaredConversations,
+    OpenAgent,
+    always,
+)
 from evalve.experiments.declared import Declared
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
@@ -25,6 +33,8 @@ from evalve.jsontext import to_json
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
 
+DATABASE = "database"
+"""Under this name a conversation is lent its database."""
 METHOD = "yaml 2"
 """How the fingerprint is made: another method tells nothing about a change."""
 
@@ -33,7 +43,8 @@ METHOD = "yaml 2"
 class Who:
     """Somebody who answers: how to ask, what each attempt is lent, how many at once by default."""
 
-    ask: Ask
+    evaluate: Callable[[Sequence[Scorer]], Callable[..., Any]]
+    """From the scorers to the function that answers and scores a row."""
     lenders: Mapping[str, Lender]
     recommended_concurrency: int | None = None
     models: tuple[str, ...] | None = None
@@ -81,7 +92,7 @@ def _evaluation(
     experiment: str,
 ) -> Runnable:
     columns = declared.columns(source)
-    task = Task(declared.prompt, declared.expected, scorers, who.ask, declared.tools, lent=tuple(who.lenders))
+    evaluate = who.evaluate(scorers)
     own = replace(options, model=who.models, experiment=experiment)
     if own.max_concurrency is None and who.recommended_concurrency is not None:
         own = replace(own, max_concurrency=who.recommended_concurrency)
@@ -94,28 +105,33 @@ def _evaluation(
         **({"judge_model": declared.judge.recorded()} if declared.judge is not None else {}),
         **sources_of(asked, declared.folder, declared.entry),
         **({"tools": to_json(declared.tools.tools)} if declared.tools is not None else {}),
+        **({} if declared.conversations is None else declared.conversations.sources()),
     }
     return Runnable(
         spec=EvaluationSpec(
             experiment=experiment,
             key=f"{declared.entry.place.path.name}::{name}",
             name=name,
-            columns=columns,
+            columns=columns if declared.conversations is None else (COLUMN,),
             fingerprint=fingerprint,
         ),
-        function=task.evaluate,
-        call=task.evaluate,
+        function=evaluate,
+        call=evaluate,
         is_async=True,
-        rows=lambda: _rows(source, columns, own.samples),
+        rows=_rows_of(declared, source, columns, own.samples),
         options=own,
         strategy=_auto(who) if own.max_concurrency == "auto" else None,
         retries=_retries(declared.entry.get("retries"), is_agent=asked.is_agent),
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
-        # what an agent called is in its trace, not in its answer
-        scores_answers=bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers)),
+        scores_answers=declared.conversations is not None or _can_score_later(asked, scorers),
     )
+
+
+def _can_score_later(asked: Asked, scorers: Sequence[Scorer]) -> bool:
+    """Whether scoring needs no more than the answer: what an agent called is in its trace."""
+    return bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers))
 
 
 def _states(lenders: Mapping[str, Lender]) -> Iterator[tuple[str, Any]]:
@@ -143,6 +159,14 @@ def _retries(tries: int | None, *, is_agent: bool) -> Any:
     )
 
 
+def _rows_of(
+    declared: Declared, source: Source, columns: tuple[str, ...], limit: int | None
+) -> Callable[[], Rows]:
+    if declared.conversations is None:
+        return lambda: _rows(source, columns, limit)
+    return lambda: ConversationRows(_rows(source, columns, limit))
+
+
 def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
     def checked() -> Any:
         for number, row in enumerate(source.open(), 1):
@@ -157,24 +181,68 @@ def _rows(source: Source, columns: tuple[str, ...], limit: int | None) -> Rows:
     return SizedRows(dataset.open(limit), size, is_all=is_all)
 
 
+def _answering(declared: Declared, ask: Ask, lent: Sequence[str] = ()) -> Callable[..., Any]:
+    def evaluate(scorers: Sequence[Scorer]) -> Callable[..., Any]:
+        task = Task(declared.prompt, declared.expected, scorers, ask, declared.tools, lent=tuple(lent))
+        return task.evaluate
+
+    return evaluate
+
+
 def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
+    if declared.conversations is not None:
+        return _who_converses(declared, declared.conversations, asked, environ)
     if not asked.is_agent:
         model, arguments = open_model(asked, environ)
-        return Who(asking_model(model, arguments, declared.entry.get("system"), declared.tools), {})
+        ask = asking_model(model, arguments, declared.entry.get("system"), declared.tools)
+        return Who(_answering(declared, ask), {})
+    from evalve.experiments import agents  # with the supervisor, which models do without
+
+    taken = {column for source in declared.sources for column in declared.columns(source)}
+    database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
+    agent, lenders = _program(declared, asked, environ, taken, database)
+    ask = agents.asking_agent(
+        agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
+    )
+    return Who(_answering(declared, ask, list(lenders)), lenders, agent.recommended_concurrency)
+
+
+def _who_converses(
+    declared: Declared, conversations: DeclaredConversations, asked: Asked, environ: Mapping[str, str]
+) -> Who:
+    database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
+    lenders: dict[str, Lender] = {} if database is None else {DATABASE: database}
+    recommended = None
+    if asked.is_program:
+        program, lenders = _program(declared, asked, environ, {COLUMN}, database)
+        open_agent: OpenAgent = partial(conversations.open_program, program)
+        recommended = program.recommended_concurrency
+    elif asked.is_agent:
+        open_agent = always(conversations.open_function(asked))
+    else:
+        open_agent = always(conversations.open_models(asked, environ))
+    scoring = conversations.scoring(declared.judge, environ)
+    lent = None if database is None else DATABASE
+    task = ConversationTask(open_agent, conversations.functions, scoring, lent)
+    return Who(lambda scorers: task.evaluate, lenders, recommended)
+
+
+def _program(
+    declared: Declared,
+    asked: Asked,
+    environ: Mapping[str, str],
+    taken: Collection[str],
+    database: Lender | None,
+) -> tuple[Any, dict[str, Lender]]:
+    """An agent that can start, and what each attempt of it is lent."""
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
     check_scripts(asked, declared.folder)
     if (missing := agent.missing()) is not None:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
-    taken = {column for source in declared.sources for column in declared.columns(source)}
     keep = declared.entry.get("keep", "failed")
-    database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
-    lenders = agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken, database)
-    ask = agents.asking_agent(
-        agent, declared.files, folder=declared.entry.folder("files"), lent=list(lenders)
-    )
-    return Who(ask, lenders, agent.recommended_concurrency)
+    return agent, agents.lenders_for(asked, project_folder(Path.cwd()), keep, taken, database)
 
 
 def _with_judge(scorer: Scorer, environ: Mapping[str, str]) -> Scorer:

@@ -16,11 +16,10 @@ from evalve.contracts import LOST_WITHOUT_GATEWAY, EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
-from evalve.experiments.declared import Declared, declared_named
+from evalve.experiments.declared import Declared, check_gates_of, declared_named
 from evalve.experiments.document import parsed_text
 from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, TEXT, Key
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
-from evalve.experiments.scoring import check_gates
 from evalve.experiments.spending import shared_budget
 from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
 from evalve.secrecy import Environment
@@ -113,7 +112,7 @@ def _settled(
 
 def _planned(declared: Declared, settings: wiring.Settings, environ: Mapping[str, str]) -> list[Planned]:
     options = settings.options_for_any()
-    check_gates(declared.scorers, options.fail_under or (), "fail_under")
+    check_gates_of(declared, options.fail_under or (), "fail_under")
     store = wiring.storage_for(None, options)
     storage = wiring.storage_to_name(settings, None)
     planned = [

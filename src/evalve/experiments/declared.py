@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalve.conversations.scoring import SCORES
 from evalve.declare.rows import lacks
 from evalve.errors import DatasetError, OptionError
+from evalve.experiments.conversations import (
+    MODE,
+    DeclaredConversations,
+    conversations_of,
+    refuse_keys_of_conversations,
+    with_ids,
+)
 from evalve.experiments.document import Document
 from evalve.experiments.keys import EXPERIMENT
 from evalve.experiments.models import Asked, asked_named
@@ -19,7 +27,7 @@ from evalve.experiments.rows import Source, source_of
 from evalve.experiments.scoring import Scorer, check_gates, scorers_of
 from evalve.experiments.templates import TemplateProblem, columns_of, filled
 from evalve.experiments.tools import OfferedTools, tools_of
-from evalve.options import from_mapping, suggestion
+from evalve.options import Threshold, from_mapping, suggestion
 
 _THROUGHPUT = frozenset(key.name for key in EXPERIMENT.keys if key.throughput) | {"datasets", "models"}
 
@@ -42,6 +50,8 @@ class Declared:
     document: Document
     """The file, for what the experiment names in it."""
     tools: OfferedTools | None = None
+    conversations: DeclaredConversations | None = None
+    """In place of prompt, files, expected, scorers and tools, where conversations are played."""
 
     @property
     def name(self) -> str:
@@ -49,6 +59,8 @@ class Declared:
 
     def columns(self, source: Source) -> tuple[str, ...]:
         """Those that the experiment needs of a dataset's rows."""
+        if self.conversations is not None:
+            return ("turns",)
         if any("row" in inspect.signature(scorer.function).parameters for scorer in self.scorers):
             return tuple(source.first() or ())
         templates = [self.prompt, *([self.expected] if self.expected else []), *_file_templates(self.files)]
@@ -100,11 +112,15 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
     judged = judge and asked_named(
         document, str(judge), where=entry.where("judge_model"), who=f"experiments.{name}"
     )
-    if judged and judged.is_agent:
+    if judged and (judged.is_agent or judged.is_pair):
+        kind = "an agent" if judged.is_agent else "a student with a teacher"
         raise OptionError(
-            f"{entry.where('judge_model')}: experiments.{name}: the judge {judge!r} is an agent; name an API "
+            f"{entry.where('judge_model')}: experiments.{name}: the judge {judge!r} is {kind}; name an API "
             "model"
         )
+    if entry.get("evaluation_mode") == MODE:
+        return _of_conversations(document, entry, [with_ids(one) for one in sources], asked, judged or None)
+    refuse_keys_of_conversations(entry)
     _check_names(entry)
     prompt, expected = _texts(entry)
     declared = Declared(
@@ -122,9 +138,41 @@ def declared_named(document: Document, name: str, said: Mapping[str, Any] | None
     )
     _check_columns(declared)
     _check_paths(declared)
-    gates = from_mapping({"fail_under": entry.get("fail_under")}, said_by=f"experiments.{name}").fail_under
-    check_gates(declared.scorers, gates or (), f"{entry.where('fail_under')}: experiments.{name}: fail_under")
+    check_gates_of(declared, _gates(entry), f"{entry.where('fail_under')}: experiments.{name}: fail_under")
     return declared
+
+
+def _of_conversations(
+    document: Document, entry: Entry, sources: Sequence[Source], asked: Sequence[Asked], judge: Asked | None
+) -> Declared:
+    declared = Declared(
+        entry=entry,
+        folder=document.path.parent,
+        sources=sources,
+        asked=asked,
+        judge=judge,
+        prompt="",
+        files={},
+        expected=None,
+        scorers=(),
+        document=document,
+        conversations=conversations_of(entry, sources, judge),
+    )
+    where = f"{entry.where('fail_under')}: experiments.{entry.name}: fail_under"
+    check_gates_of(declared, _gates(entry), where)
+    return declared
+
+
+def _gates(entry: Entry) -> Sequence[Threshold]:
+    said = {"fail_under": entry.get("fail_under")}
+    return from_mapping(said, said_by=f"experiments.{entry.name}").fail_under or ()
+
+
+def check_gates_of(declared: Declared, gates: Sequence[Threshold], where: str) -> None:
+    """`OptionError` for a gate that no score of the experiment can have."""
+    names = [str(scorer.arguments.get("name") or scorer.name) for scorer in declared.scorers]
+    if not any(scorer.is_own for scorer in declared.scorers):  # whose scores may have any names
+        check_gates(SCORES if declared.conversations is not None else names, gates, where)
 
 
 def _key(document: Document, name: str) -> Any:
@@ -152,6 +200,13 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
     if not asked:
         raise OptionError(f"{entry.place}: {whose} names no model: add `models: [NAME]`, or say --model NAME")
     mode = entry.get("evaluation_mode")
+    if mode == MODE:
+        return
+    if pair := next((one.name for one in asked if one.is_pair), None):
+        raise OptionError(
+            f"{entry.where('models')}: {whose}: {pair!r} is a student with a teacher, which is for "
+            f"`evaluation_mode: {MODE}`"
+        )
     for one in asked:
         if mode is not None and one.mode != mode:
             is_one = "an agent" if one.is_agent else "a model that is asked directly"
@@ -172,7 +227,8 @@ def _check_models(entry: Entry, asked: Sequence[Asked]) -> None:
         if not one.is_agent and "sandbox" in entry.values:
             raise OptionError(
                 f"{entry.where('sandbox')}: {whose}: a sandbox is for agents, and {one.name!r} is asked "
-                "directly: nobody would use the database"
+                "directly: nobody would use the database; conversations with tools that use it need "
+                f"`evaluation_mode: {MODE}`"
             )
 
 

@@ -108,9 +108,14 @@ TEXTS_BY_NAME = Kind(
     lambda value: isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values()),
 )
 TOOLS = Kind(
-    "a list of definitions of tools, the path of a JSON or YAML file, or a {column}",
+    "a list of definitions of tools, the path of a JSON, YAML or Python file, or a {column}",
     {"anyOf": [TEXT.schema, {"type": "array", "items": {"type": "object"}, "minItems": 1}]},
     lambda value: _is_text(value) or (isinstance(value, list) and all(isinstance(t, dict) for t in value)),
+)
+RULES = Kind(
+    "exact, subset, values or ignore, or a mapping of rules as in {compare: subset, ignore: [request_id]}",
+    {"anyOf": [TEXT.schema, {"type": "object"}]},
+    lambda value: _is_text(value) or isinstance(value, dict),
 )
 ANYTHING = Kind("a value", {}, lambda value: True)
 
@@ -145,10 +150,22 @@ EXPERIMENT = Table(
     (
         Key("datasets", NAMES, "which of `datasets:`; with it, `evalve run NAME` runs the experiment"),
         Key("models", NAMES, "which of `models:`, or models by their own names, as in openai/gpt-5-mini"),
-        Key("evaluation_mode", choice("agent", "model"), "ask agents, or models directly"),
+        Key(
+            "evaluation_mode",
+            choice("agent", "model", "conversation"),
+            "ask agents, or models directly; or play conversations of several turns with either",
+        ),
         Key("prompt", TEXT, "what is asked; {column} stands for the row's value"),
         Key("system", TEXT, "the system prompt, for models"),
-        Key("tools", TOOLS, "what models may call: definitions, a file of them, or a {column}"),
+        Key(
+            "tools",
+            TOOLS,
+            "what models may call: definitions, a file of them, a {column}; a Python file in conversations",
+        ),
+        Key("max_steps", whole(1), "of conversations: how often a model answers in a turn at most (8)"),
+        Key(
+            "arguments", RULES, "of conversations: how arguments are compared (exact), as in tool_call_match"
+        ),
         Key("files", FILES, "what an agent finds in its workspace: a text, or {path: …} of a file to copy"),
         Key("expected", TEXT, "the column with the right answer"),
         Key("evaluators", EVALUATORS, "what scores an answer", aliases=("metrics",)),
@@ -162,7 +179,7 @@ EXPERIMENT = Table(
         Key(
             "sandbox",
             choice("postgres"),
-            "which of `sandboxes:` an agent is lent, its address in DATABASE_URL",
+            "which of `sandboxes:` is lent: to an agent, its address in DATABASE_URL; to tools, a connection",
         ),
         Key("keep", choice("failed", "always", "never"), "which workspaces stay", throughput=True),
         Key("extends", NAMES, "experiments whose keys hold where this one says nothing"),
@@ -253,6 +270,25 @@ AGENT_MODEL = Table(
     ),
     required=("agent",),
 )
+
+PAIR_MODEL = Table(
+    (
+        Key("student", TEXT, "which of `models:` takes part in conversations"),
+        Key("teacher", TEXT, "which of `models:` teaches it"),
+        Key("teaching", choice("review", "guide"), "the teacher reviews each step, or advises before a turn"),
+        Key("extends", NAMES, "entries whose keys hold where this one says nothing"),
+        Key("description", TEXT, "for readers"),
+    ),
+    required=("student", "teacher"),
+)
+
+
+def table_of_model(values: Mapping[Any, Any]) -> Table:
+    """Which keys an entry of `models:` may have, told by those that it has."""
+    if "agent" in values:
+        return AGENT_MODEL
+    return PAIR_MODEL if "student" in values or "teacher" in values else API_MODEL
+
 
 SANDBOXES = {
     "postgres": Table(

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.experiments.document import Document, Place
-from evalve.experiments.keys import AGENT_MODEL, API_MODEL
+from evalve.experiments.keys import AGENT_MODEL, PAIR_MODEL, table_of_model
 from evalve.experiments.resolving import Entry, entry_of
 from evalve.experiments.variables import expanded
 from evalve.gate.doors.naming import PROVIDERS, target_of
@@ -25,10 +25,22 @@ class Asked:
 
     name: str
     entry: Entry
+    student: Asked | None = None
+    teacher: Asked | None = None
 
     @property
     def is_agent(self) -> bool:
         return "agent" in self.entry.values
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is an agent that runs in a process of its own."""
+        return self.is_agent and self.entry.get("agent") != "python"
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it is a student with a teacher."""
+        return self.student is not None
 
     @property
     def calls_past_us(self) -> bool:
@@ -68,6 +80,9 @@ class Asked:
     def recorded(self) -> str:
         """What of it belongs to an evaluation; another key is no other evaluation."""
         plain = {key: value for key, value in self.entry.values.items() if key not in _NEVER_RECORDED}
+        for role, member in (("student", self.student), ("teacher", self.teacher)):
+            if member is not None:
+                plain[role] = json.loads(member.recorded())
         return json.dumps(plain, indent=1, sort_keys=True, default=str)
 
     def expanded(self, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -83,6 +98,10 @@ def asked_named(document: Document, name: str, *, where: Place | str, who: str) 
     if name in known:
         entry = entry_of(document, "models", known[name])
         _check(entry)
+        if table_of_model(entry.values) is PAIR_MODEL:
+            return Asked(
+                name, entry, _member(document, entry, "student"), _member(document, entry, "teacher")
+            )
         return Asked(name, entry)
     if name.partition("/")[0] in PROVIDERS:
         if "/" not in name and name != "local":
@@ -94,14 +113,26 @@ def asked_named(document: Document, name: str, *, where: Place | str, who: str) 
     raise OptionError(f"{where}: {who}: there is no model {name!r}{hint}{remedy}")
 
 
+def _member(document: Document, entry: Entry, role: str) -> Asked:
+    """The student or the teacher of a pair: a model that is asked directly."""
+    name, where = str(entry.get(role)), entry.where(role)
+    if name == entry.name:
+        raise OptionError(f"{where}: models.{entry.name}: its {role} is {name!r} itself; name an API model")
+    found = asked_named(document, name, where=where, who=f"models.{entry.name}: {role}")
+    if found.is_agent or found.is_pair:
+        kind = "an agent" if found.is_agent else "a pair itself"
+        raise OptionError(f"{where}: models.{entry.name}: the {role} {name!r} is {kind}; name an API model")
+    return found
+
+
 def _check(entry: Entry) -> None:
-    table = AGENT_MODEL if "agent" in entry.values else API_MODEL
+    table = table_of_model(entry.values)
     for required in table.required:
         if required not in entry.values:
             raise OptionError(f"{entry.place}: models.{entry.name} lacks `{required}:`")
     for key in entry.values:
         if key not in table.by_name:
-            kind = "agents" if table is AGENT_MODEL else "API models"
+            kind = "agents" if table is AGENT_MODEL else "pairs" if table is PAIR_MODEL else "API models"
             raise OptionError(f"{entry.where(key)}: models.{entry.name}: {key} is not for {kind}")
 
 

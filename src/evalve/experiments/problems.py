@@ -15,19 +15,21 @@ from evalve.experiments.keys import (
     DATASET,
     EXPERIMENT,
     FILES,
+    PAIR_MODEL,
     SANDBOXES,
     SECTIONS,
     Key,
     Table,
     is_file,
     option_keys,
+    table_of_model,
 )
 from evalve.options import from_mapping, suggestion
 
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _NAME = re.compile(r"(?i)key|token|secret|password|authorization")
 _PASSWORD_IN_URL = re.compile(r"//[^/@\s]*:[^/@\s]+@|\bpassword\s*=")
-OWN_KEYS = ("agent", "model", "extends")
+OWN_KEYS = ("agent", "model", "student", "teacher", "extends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +156,15 @@ def _model_problems(document: Document, keys: Keys, entry: Any) -> Iterator[Prob
         yield Problem(
             document.place(*keys),
             f"{_in_words(keys)} says neither `agent:` (as in claude-code or command) nor `model:` "
-            "(as in openai/gpt-5-mini)",
+            "(as in openai/gpt-5-mini), nor `student:` and `teacher:`",
         )
         return
-    if "agent" in entry or "extends" not in entry:
-        table = AGENT_MODEL if "agent" in entry else API_MODEL
-        yield from _entry_problems(document, keys, entry, table)
+    if "agent" in entry or "student" in entry or "teacher" in entry or "extends" not in entry:
+        yield from _entry_problems(document, keys, entry, table_of_model(entry))
     else:
-        both = Table(tuple({key.name: key for key in (*AGENT_MODEL.keys, *API_MODEL.keys)}.values()))
-        yield from _entry_problems(document, keys, entry, both)
+        tables = (PAIR_MODEL, AGENT_MODEL, API_MODEL)
+        any_of = Table(tuple({key.name: key for table in tables for key in table.keys}.values()))
+        yield from _entry_problems(document, keys, entry, any_of)
     yield from _keys_in_clear(document, keys, entry)
 
 

@@ -9,12 +9,16 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.experiments.document import Document, Place
-from evalve.experiments.keys import AGENT_MODEL, API_MODEL, DATASET, EXPERIMENT, option_keys
+from evalve.experiments.keys import AGENT_MODEL, API_MODEL, DATASET, EXPERIMENT, PAIR_MODEL, option_keys
 from evalve.options import suggestion
 
 _ALIASES = {
     "experiments": {name: key.name for name, key in EXPERIMENT.by_name.items()},
-    "models": {name: key.name for table in (API_MODEL, AGENT_MODEL) for name, key in table.by_name.items()},
+    "models": {
+        name: key.name
+        for table in (API_MODEL, AGENT_MODEL, PAIR_MODEL)
+        for name, key in table.by_name.items()
+    },
     "datasets": {name: key.name for name, key in DATASET.by_name.items()},
 }
 

@@ -11,6 +11,7 @@ from evalve.experiments.keys import (
     DATASET,
     EXPERIMENT,
     NAMES,
+    PAIR_MODEL,
     SANDBOXES,
     TEXT,
     Table,
@@ -30,6 +31,7 @@ def schema() -> dict[str, Any]:
             TEXT.schema,
             _entry(API_MODEL, ["model", "extends"]),
             _entry(AGENT_MODEL, ["agent", "extends"]),
+            _entry(PAIR_MODEL, ["student", "extends"]),
         ]
     }
     dataset = {"anyOf": [TEXT.schema, _entry(DATASET, ["path", "huggingface"])]}

@@ -118,11 +118,8 @@ def scorers_of(entry: Entry, *, judge: Any = None) -> list[Scorer]:
     return found
 
 
-def check_gates(scorers: Sequence[Scorer], gates: Iterable[Threshold], where: str) -> None:
-    """`OptionError` for a gate that no score can have; what functions of one's own return is not known."""
-    if any(scorer.is_own for scorer in scorers):
-        return
-    scores = [str(scorer.arguments.get("name") or scorer.name) for scorer in scorers]
+def check_gates(scores: Sequence[str], gates: Iterable[Threshold], where: str) -> None:
+    """`OptionError` for a gate that no score can have."""
     for gate in gates:
         name = re.sub(r"\.(low|high)$", "", gate.name)
         evaluator, _, metric = name.rpartition(".")

@@ -46,7 +46,7 @@ def sources_of(asked: Asked, project: Path, evaluators: Entry) -> dict[str, str]
         named[f"script {module}.py"] = folder / f"{module}.py"
     for file in _files_of(evaluators.get("evaluators", [])):
         named[f"evaluator {file}"] = evaluators.folder("evaluators") / file
-    return {name: _text_of(path) for name, path in named.items() if path.is_file()}
+    return {name: source_text(path) for name, path in named.items() if path.is_file()}
 
 
 def _files_of(evaluators: str | Sequence[str | dict[str, object]]) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _files_of(evaluators: str | Sequence[str | dict[str, object]]) -> Iterator[s
             yield file
 
 
-def _text_of(path: Path) -> str:
+def source_text(path: Path) -> str:
     """The text, so that a difference can be shown; of what is none, or long, what tells it from others."""
     content = path.read_bytes()
     try:

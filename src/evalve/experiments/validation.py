@@ -15,6 +15,7 @@ from evalve.errors import EvalveError, OptionError
 from evalve.experiments.agents import check_agent
 from evalve.experiments.calls import call_problems
 from evalve.experiments.configuration import configuration_file
+from evalve.experiments.conversations import MODE
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.models import asked_named
@@ -135,7 +136,7 @@ def _shape(declared: Declared) -> dict[str, Any]:
     return {
         "datasets": [source.name for source in declared.sources],
         "models": [asked.name for asked in declared.asked],
-        "evaluation_mode": declared.asked[0].mode,
+        "evaluation_mode": declared.asked[0].mode if declared.conversations is None else MODE,
         "evaluations": len(declared.sources) * len(declared.asked),
     }
 

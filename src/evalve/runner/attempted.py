@@ -115,12 +115,15 @@ class Attempted:
 
     @property
     def keeps_answer(self) -> bool:
-        """Whether the next try scores what was answered: the failure is neither the agent's nor about it."""
+        """Whether the next try scores what was answered: the failure is neither the agent's nor about it.
+
+        What was answered in a state that somebody else has changed is not to be trusted."""
         failure = self.failure
         return (
             self.answer is not None
             and failure is not None
             and failure.failure_class not in ("answer", "agent")
+            and failure.kind != LenderError.__name__
         )
 
     def give_up(self) -> None:

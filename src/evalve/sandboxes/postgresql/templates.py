@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,9 @@ $evalve$"""
 """So that an agent may do with the tables what their owner may: that is part of what is evaluated."""
 
 
+_BUILDING = threading.Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """One file of SQL."""
@@ -100,6 +104,11 @@ def digest_of(scripts: tuple[Script, ...]) -> str:
 
 def built_template(tenancy: Tenancy, scripts: tuple[Script, ...]) -> Template:
     """The template of these scripts, built if nobody has. It stays for as long as the tenancy."""
+    with _BUILDING:  # lenders of one process share a session, and a session's locks keep no thread of it out
+        return _built_by_one(tenancy, scripts)
+
+
+def _built_by_one(tenancy: Tenancy, scripts: tuple[Script, ...]) -> Template:
     keeper = tenancy.keeper
     made_of = f"{_LAYOUT} {tenancy.version} {keeper.info.user} {digest_of(scripts)}"
     which = hashlib.blake2b(made_of.encode(), digest_size=4).hexdigest()

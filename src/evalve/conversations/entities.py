@@ -1,0 +1,179 @@
+"""Entities of a row in the tables of a database: inserted before the first turn, compared after the last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalve.conversations.references import Unknown
+from evalve.conversations.rows import rows_of
+from evalve.errors import DatasetError
+from evalve.jsontext import to_json
+from evalve.options import suggestion
+
+_CATALOG = """
+    SELECT c.relname, a.attname, coalesce(x.conkey = ARRAY[a.attnum], false),
+        pg_catalog.pg_get_serial_sequence(pg_catalog.quote_ident(c.relname), a.attname)
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_constraint x ON x.conrelid = c.oid AND x.contype = 'p'
+    WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 AND pg_catalog.pg_table_is_visible(c.oid)
+    ORDER BY c.relname, a.attnum"""
+_FOREIGN_KEY_VIOLATION = "23503"
+
+
+@dataclass(slots=True)
+class Table:
+    """What of a table matters here."""
+
+    name: str
+    columns: list[str] = field(default_factory=list)
+    key: str | None = None
+    """The column of its primary key, where that is one."""
+    sequence: str | None = None
+    """That gives out its primary keys."""
+
+
+Tables = Mapping[str, Table]
+
+
+async def seed_database(db: Any, seed: Mapping[str, Any], *, commits: bool) -> None:
+    """Insert the rows of a conversation; `commits` where the agent connects by itself."""
+    who = "initial_entities.seed_data"
+    async with _connection(db, commits=commits) as connection:
+        tables = await _tables(connection)
+    waiting = [
+        (table, _row(table, key, row, f"{who}.{entity}"))
+        for entity, rows in seed.items()
+        for table in [table_of(entity, tables, who)]
+        for key, row in rows_of(entity, rows, who)
+    ]
+    for table, row in waiting:
+        _check_columns(table, row, who)
+    while waiting:
+        waiting = await _inserted(db, waiting, commits=commits)
+
+
+async def _inserted(
+    db: Any, waiting: list[tuple[Table, dict[str, Any]]], *, commits: bool
+) -> list[tuple[Table, dict[str, Any]]]:
+    """Insert what can be; what is left refers to rows that have come after it."""
+    with suppress(_RefersToNothing):
+        async with _connection(db, commits=commits) as connection:
+            for table, row in waiting:
+                await _insert(connection, table, row)
+        return []
+    left: list[tuple[Table, dict[str, Any]]] = []
+    for table, row in waiting:
+        try:
+            async with _connection(db, commits=commits) as connection:
+                await _insert(connection, table, row)
+        except _RefersToNothing as problem:
+            left.append((table, row))
+            if len(left) == len(waiting):
+                raise DatasetError(str(problem)) from None
+    return left
+
+
+async def expected_rows(db: Any, state: Mapping[str, Any], *, commits: bool) -> dict[str, list[Any]]:
+    """The expected state by table, as `db.diff` takes it."""
+    who = "final_expected_state"
+    async with _connection(db, commits=commits) as connection:
+        tables = await _tables(connection)
+    found: dict[str, list[Any]] = {}
+    for entity, rows in state.items():
+        table = table_of(entity, tables, who)
+        for key, row in rows_of(entity, rows, who):
+            own = {name: value for name, value in row.items() if not isinstance(value, Unknown)}
+            one = _row(table, None if isinstance(key, Unknown) else key, own, f"{who}.{entity}")
+            _check_columns(table, one, who)
+            found.setdefault(table.name, []).append(one)
+        found.setdefault(table.name, [])
+    return found
+
+
+def table_of(entity: str, tables: Tables, who: str) -> Table:
+    """The table of that name, or of its plural: `Company` is `companies`. Case does not count."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", entity).lower()
+    by_name = {name.lower(): table for name, table in tables.items()}
+    plurals = [f"{snake[:-1]}ies"] if snake.endswith("y") else []
+    for name in (entity.lower(), snake, f"{snake}s", f"{snake}es", *plurals):
+        if name in by_name:
+            return by_name[name]
+    there = f"there is: {', '.join(tables)}" if tables else "the database has no tables"
+    raise DatasetError(
+        f"{who}: no table is called {entity!r}, or like its plural{suggestion(snake, tables)} ({there})"
+    )
+
+
+def _row(table: Table, key: Any, row: Mapping[str, Any], who: str) -> dict[str, Any]:
+    if key is None:
+        return dict(row)
+    if table.key is None:
+        raise DatasetError(
+            f"{who} has rows by id, and the table {table.name} has no primary key of one column: give a list "
+            "of rows"
+        )
+    return {table.key: key, **row}
+
+
+def _check_columns(table: Table, row: Mapping[str, Any], who: str) -> None:
+    for column in row:
+        if column not in table.columns:
+            hint = suggestion(str(column), table.columns) or f" (there is: {', '.join(table.columns)})"
+            raise DatasetError(f"{who}: the table {table.name} has no column {column!r}{hint}")
+
+
+class _RefersToNothing(Exception):
+    """A foreign key whose row is not there, yet."""
+
+
+async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None:
+    name, columns = _quoted(table.name), ", ".join(map(_quoted, row))
+    try:
+        await connection.execute(
+            # the server reads every kind of value from JSON, as it does its own
+            f"INSERT INTO {name} ({columns}) SELECT {columns}"
+            f" FROM pg_catalog.jsonb_populate_record(NULL::{name}, %s::jsonb)",
+            (to_json(row),),
+        )
+    except Exception as error:
+        sqlstate = getattr(error, "sqlstate", None)
+        if sqlstate is None:  # not what the server says of the row
+            raise
+        problem = f"initial_entities.seed_data: {to_json(row)} cannot be inserted into {table.name}: {error}"
+        kind = _RefersToNothing if sqlstate == _FOREIGN_KEY_VIOLATION else DatasetError
+        raise kind(problem) from error
+    if table.sequence is not None and table.key in row:
+        await connection.execute(  # or the next number that it gives would be taken
+            f"SELECT pg_catalog.setval(%s::regclass, max({_quoted(str(table.key))})::bigint) FROM {name}",
+            (table.sequence,),
+        )
+
+
+async def _tables(connection: Any) -> Tables:
+    tables: dict[str, Table] = {}
+    cursor = await connection.execute(_CATALOG)
+    for name, column, is_key, sequence in await cursor.fetchall():
+        table = tables.setdefault(name, Table(name))
+        table.columns.append(column)
+        if is_key:
+            table.key, table.sequence = column, sequence
+    return tables
+
+
+@asynccontextmanager
+async def _connection(db: Any, *, commits: bool) -> AsyncIterator[Any]:
+    if commits:
+        async with db.connect() as connection:
+            yield connection
+    else:
+        async with db.savepoint() as connection:
+            yield connection
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

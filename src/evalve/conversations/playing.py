@@ -1,0 +1,119 @@
+"""`converse`: plays a conversation with an agent, and scores it. Start reading here.
+
+The rows are seeded → turn by turn the agent is asked and its calls are run → the state is compared → scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evalve.conversations.agents import as_agent
+from evalve.conversations.entities import expected_rows, seed_database
+from evalve.conversations.models import MAX_STEPS
+from evalve.conversations.references import Unresolved, resolved
+from evalve.conversations.rows import Conversation, read_conversation
+from evalve.conversations.scoring import Played, Scoring, score_conversation
+from evalve.conversations.tools import Toolbox
+from evalve.conversations.turns import Agent, GaveUp, Message, PlayedTurn, Turn
+from evalve.errors import AgentError, OptionError, ToolError
+from evalve.evaluators.tools.rules import as_rules
+from evalve.records import Result
+from evalve.tracing import trace
+
+
+async def converse(
+    conversation: Mapping[str, Any] | Conversation,
+    *,
+    agent: Any,
+    tools: Iterable[Any] = (),
+    db: Any = None,
+    system: str | None = None,
+    judge: Any = None,
+    max_steps: int = MAX_STEPS,
+    arguments: Any = "exact",
+    workspace: Any = None,
+    **asked: Any,
+) -> Result:
+    """Play a conversation and score it; return what it returns from an evaluation.
+
+    `agent` is a model (an object or its name), a `Pair`, any `async def answer(turn) -> str`, or a program of
+    `evalve.agent`, which works in the `workspace`. `tools` are functions, declared with `@tool`. `db` is a
+    lent database; tools that take a `connection` work on it. `judge` is the model that judges responses which
+    need one. A model answers at most `max_steps` times in a turn. `arguments` says how arguments are
+    compared, as in `tool_call_match`. What else is `asked` goes with every call of the model: `temperature`,
+    `max_tokens` …
+    """
+    planned = read_conversation(conversation)
+    toolbox = Toolbox(tools, db)
+    scoring = Scoring(toolbox.schemas, as_rules(arguments), judge)
+    player = as_agent(agent, system=system, max_steps=max_steps, asked=asked, workspace=workspace)
+    played = await play(planned, player, toolbox, db, scoring)
+    return await score_conversation(planned, played, scoring)
+
+
+async def play(
+    conversation: Conversation, agent: Agent, toolbox: Toolbox, db: Any, scoring: Scoring
+) -> Played:
+    """All turns, also those after one that went wrong; then the state."""
+    scoring.check(conversation)
+    if db is None and (conversation.seed or conversation.state is not None):
+        what = "initial_entities" if conversation.seed else "final_expected_state"
+        raise OptionError(
+            f"conversation {conversation.id!r} has `{what}`, and there is no database: say db=, or "
+            "`sandbox: postgres` in an experiment"
+        )
+    commits = bool(getattr(agent, "connects_itself", False))
+    if conversation.seed:
+        await seed_database(db, conversation.seed, commits=commits)
+    dialogue: list[Message] = []
+    turns = []
+    for expected in conversation.turns:
+        turns.append(PlayedTurn(expected.number, expected.utterance))
+        await _play_turn(turns[-1], dialogue, agent, toolbox, db)
+    played = Played(turns)
+    if conversation.state is not None:
+        played.state = await _difference(conversation, played, db, scoring, commits=commits)
+    return played
+
+
+async def _play_turn(
+    played: PlayedTurn, dialogue: list[Message], agent: Agent, toolbox: Toolbox, db: Any
+) -> None:
+    dialogue.append({"role": "user", "content": played.utterance})
+    trace("turn", role="user", content=played.utterance, turn=played.number)
+    try:
+        played.reply = _text(await agent(Turn(played, dialogue, toolbox, db)), agent)
+    except GaveUp as why:
+        played.problem = str(why)
+    except ToolError:
+        pass  # which the agent let pass: it says nothing; what it called is known
+    if played.reply:  # providers refuse messages that say nothing
+        dialogue.append({"role": "assistant", "content": played.reply})
+    said = {"content": played.reply} if not played.problem else {"content": "", "problem": played.problem}
+    trace("turn", role="assistant", turn=played.number, **said)
+
+
+def _text(reply: Any, agent: Agent) -> str:
+    if reply is None:
+        return ""
+    text = reply if isinstance(reply, str) else getattr(reply, "text", None)
+    if not isinstance(text, str):
+        name = getattr(agent, "__qualname__", type(agent).__name__)
+        raise AgentError(
+            f"{name} returned {type(reply).__name__}, where the text of a reply is needed",
+            failure_class="code",
+        )
+    return text
+
+
+async def _difference(
+    conversation: Conversation, played: Played, db: Any, scoring: Scoring, *, commits: bool
+) -> str:
+    _, returned = scoring.verdicts(conversation, played.turns)
+    try:
+        state = resolved(conversation.state, returned)
+    except Unresolved as unresolved:
+        return str(unresolved)
+    difference: str = await db.diff(await expected_rows(db, state, commits=commits))
+    return difference
