@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from test_exchange import FakeSender, World, a_request, ok
 
-from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.contracts import SAMPLE, CallLog, SampleContext, in_role, split_roles
 from evalve.gate.accounts import Account, Accounts
 from evalve.gate.messages import Reply, SendError
 from evalve.testing import run_in_virtual_time
@@ -81,6 +81,29 @@ async def test_each_run_counts_its_own_calls(world: World) -> None:
     assert [(each.totals()["requests"], each.totals()["cached"]) for each in (one, two)] == [(2, 0), (1, 1)]
     assert world.account.totals()["requests"] == 0
     assert one.spent_usd() == pytest.approx(0.1)
+
+
+@virtually
+async def test_calls_of_a_pair_are_counted_together_and_apart_and_paid_for_once(world: World) -> None:
+    account = Account("on")
+    with in_sample_of(account) as context:
+        for role, prompt in [("student", "a"), ("teacher", "b"), ("judge", "c")]:
+            with in_role(role):
+                await world.gate.exchange(a_request(prompt), FakeSender())
+    with in_sample_of(account), in_role("student"):
+        await world.gate.exchange(a_request("a"), FakeSender())
+
+    made = split_roles(account.totals())
+    assert {role: (one["requests"], one["cached"]) for role, one in made.items()} == {
+        "": (2, 1),
+        "student": (1, 1),
+        "teacher": (1, 0),
+        "judge": (1, 0),
+    }
+    for name in ("input_tokens", "output_tokens", "cost_usd"):
+        assert made[""][name] == made["student"][name] + made["teacher"][name]
+    assert account.spent_usd() == made[""]["cost_usd"] + made["judge"]["cost_usd"] > 0
+    assert (context.calls.requests, context.calls.roles["teacher"].requests) == (2, 1)
 
 
 @virtually

@@ -93,7 +93,7 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
         yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
     for who, made in figures.calls_by_role(calls_made(one.runs)):
-        yield f"  {who:<10}{made}"
+        yield f"  {who:<9} {made}"
     if agents := agents_run(one.runs):
         yield f"  agents    {figures.agents(agents)}"
     if one.failure_kinds:

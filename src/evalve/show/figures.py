@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from evalve.contracts import AgentTotals, split_roles
+from evalve.contracts import ABOUT, AgentTotals, split_roles
 from evalve.records import failed_in_words
 
 
@@ -176,10 +176,24 @@ def calls(made: Mapping[str, float]) -> str:
 
 
 def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name."""
-    for role, own in split_roles(made).items():
-        if any(own.values()):
-            yield role or "calls", calls(own)
+    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name.
+
+    The parts of the sample's own calls come right after them, indented; what has no role is `others`.
+    """
+    by_role = split_roles(made)
+    own = by_role.pop("")
+    if any(own.values()):
+        yield "calls", calls(own)
+    parts = {role: figures for role, figures in by_role.items() if role not in ABOUT}
+    rest = {name: own[name] - sum(part.get(name, 0) for part in parts.values()) for name in own}
+    if parts and (rest["requests"] or rest["cached"]):
+        parts["others"] = rest
+    for role, figures in parts.items():
+        if any(figures.values()):
+            yield f"  {role}", calls(figures)
+    for role, figures in by_role.items():
+        if role in ABOUT and any(figures.values()):
+            yield role, calls(figures)
 
 
 def _cost(made: Mapping[str, float]) -> str:

@@ -130,7 +130,7 @@ def _facts(record: Record) -> Iterator[str]:
         outcome = visible(one.error) if one.error else "done"
         yield f"  try {number:<6}{figures.duration(one.wall_s)}, {outcome}"
     for who, made in figures.calls_by_role(record.calls or {}):
-        yield f"  {who:<10}{made}"
+        yield f"  {who:<9} {made}"
     for name, noted in (record.lent or {}).items():
         if name == "agents" and isinstance(noted, list):
             for run in noted:
