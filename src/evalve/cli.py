@@ -19,6 +19,7 @@ from evalve.experiments.configuration import configuration_file, project_folder,
 from evalve.experiments.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import files_named, is_file, run_pytest
+from evalve.records import GROUPED_BY
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
 from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
@@ -28,9 +29,9 @@ from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.markdown import show_markdown
-from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.overview import status_of_experiment
 from evalve.show.regressions import Outcome, regression_check
+from evalve.show.sample.page import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
@@ -209,13 +210,18 @@ def _show(said: argparse.Namespace) -> int:
                 f"--{option} belongs to one sample: evalve show {said.name} SAMPLE --{option} …"
             )
     choice = Choice(_which(said), said.limit, said.full, said.failure_class)
+    by = said.by or GROUPED_BY
     if said.markdown:
         return _show_markdown(said, choice)
     with _store(said, said.name) as store:
         if said.json:
-            sys.stdout.writelines(show_json(store, said.name, evaluation=said.evaluation, choice=choice))
+            sys.stdout.writelines(
+                show_json(store, said.name, evaluation=said.evaluation, choice=choice, by=by)
+            )
             return OK
-        return _print(show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width()))
+        return _print(
+            show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width(), by=by)
+        )
 
 
 def _show_markdown(said: argparse.Namespace, choice: Choice) -> int:
@@ -237,7 +243,7 @@ def _which(said: argparse.Namespace) -> Which:
 
 
 def _show_sample(said: argparse.Namespace) -> int:
-    for option in ("errors", "failed", "skipped", "limit", "failure_class", "markdown"):
+    for option in ("errors", "failed", "skipped", "limit", "failure_class", "markdown", "by"):
         if getattr(said, option):
             flag = "--class" if option == "failure_class" else f"--{option}"
             raise OptionError(f"{flag} chooses among samples: leave it out to see sample {said.sample!r}")

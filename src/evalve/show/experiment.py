@@ -9,11 +9,13 @@ from itertools import islice
 from typing import Any
 
 from evalve.contracts import ExperimentInfo, RunInfo, Store
-from evalve.records import Record, classes_in_words
+from evalve.records import GROUPED_BY, Record, classes_in_words
 from evalve.show import figures
+from evalve.show.breakdown.groups import groups_plain, groups_text
+from evalve.show.breakdown.misses import misses_text
+from evalve.show.breakdown.passes import passes_plain, passes_text
 from evalve.show.exporting import export_row
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
-from evalve.show.misses import misses_text
 from evalve.show.overview import (
     Overview,
     agents_run,
@@ -71,7 +73,13 @@ def list_json(experiments: Sequence[ExperimentInfo]) -> str:
 
 
 def show_text(
-    store: Store, name: str, *, evaluation: str | None, choice: Choice, width: int | None
+    store: Store,
+    name: str,
+    *,
+    evaluation: str | None,
+    choice: Choice,
+    width: int | None,
+    by: Sequence[str] = GROUPED_BY,
 ) -> Iterator[str]:
     """The experiment line by line: each evaluation's scores first, then its samples."""
     experiment = experiment_named(store, name)
@@ -80,12 +88,12 @@ def show_text(
     yield f"{visible(experiment.name)} · {status} · {written}"
     for one in evaluations:
         yield ""
-        yield from overview_text(overview(store, experiment, one), full=choice.full)
+        yield from overview_text(overview(store, experiment, one, by=by), full=choice.full, width=width)
         yield ""
         yield from samples_text(store, one.info, choice, width=width)
 
 
-def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
+def overview_text(one: Overview, *, full: bool = False, width: int | None = None) -> Iterator[str]:
     yield visible(one.label)
     yield f"  status    {visible(one.status)}"
     yield f"  samples   {samples_line(one.info)}{_asked_for(one.runs)}"
@@ -113,11 +121,13 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.metrics:
         yield ""
         yield from metrics_text(one.metrics)
+    if one.info.failed:
+        yield from failures_text(one)
+    yield from passes_text(one.passes, one.info, width=width)
     if one.misses:
         yield ""
         yield from misses_text(one.misses)
-    if one.info.failed:
-        yield from failures_text(one)
+    yield from groups_text(one.groups, width=width, full=full)
 
 
 def metrics_text(metrics: Sequence[MetricValue]) -> list[str]:
@@ -183,7 +193,9 @@ def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
         )
 
 
-def show_json(store: Store, name: str, *, evaluation: str | None, choice: Choice) -> Iterator[str]:
+def show_json(
+    store: Store, name: str, *, evaluation: str | None, choice: Choice, by: Sequence[str] = GROUPED_BY
+) -> Iterator[str]:
     """The same for machines, in pieces, so that an experiment of any size is written in little memory."""
     experiment = experiment_named(store, name)
     evaluations = evaluations_of(store, experiment.name, evaluation)
@@ -192,7 +204,7 @@ def show_json(store: Store, name: str, *, evaluation: str | None, choice: Choice
         del head[key]
     yield json.dumps(head)[:-1] + ', "evaluations": ['
     for place, one in enumerate(evaluations):
-        yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one)))[:-1]
+        yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one, by=by)))[:-1]
         yield ', "samples": ['
         records = islice(chosen(store, one.info, choice), choice.limit)
         for number, record in enumerate(records):
@@ -222,6 +234,8 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "failure_kinds": dict(one.failure_kinds),
         "skip_reasons": dict(one.skip_reasons),
         "misses": {name: dict(counts) for name, counts in one.misses.items()},
+        "groups": groups_plain(one.groups),
+        "passes": passes_plain(one.passes, one.info),
         "runs": [_run(run) for run in one.runs],
     }
 

@@ -23,6 +23,11 @@ def value(number: float | int | None) -> str:
     return _not_whole(number, 3 if size < 10 else 2 if size < 100 else 1)
 
 
+def short_value(number: float) -> str:
+    """A share with two decimals, for tables with many of them."""
+    return _not_whole(number, 2) if abs(number) < 10 else value(number)
+
+
 def _not_whole(number: float, decimals: int) -> str:
     """With more decimals where what is not quite 1 would read as 1, as 0.9996 of all samples are not all."""
     text = f"{number:.{decimals}f}"

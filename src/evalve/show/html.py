@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from evalve.records import Record
 from evalve.show import figures
-from evalve.show.misses import miss_rows
+from evalve.show.breakdown.misses import miss_rows
 from evalve.show.overview import Overview, metric_text, samples_line, skip_reason, time_line
 from evalve.show.samples import asked, scores_text, status_text
 from evalve.show.tables import shortened, visible

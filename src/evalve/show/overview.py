@@ -9,10 +9,13 @@ from functools import partial
 from typing import Any
 
 from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInfo, Store
-from evalve.records import Record
+from evalve.records import GROUPED_BY, Record
 from evalve.show import figures
+from evalve.show.breakdown.counting import Breakdown
+from evalve.show.breakdown.groups import Groups
+from evalve.show.breakdown.misses import Misses
+from evalve.show.breakdown.passes import Passes
 from evalve.show.finding import Labelled
-from evalve.show.misses import MissCounting, Misses
 from evalve.summary import summarise
 from evalve.tallies import MetricValue
 
@@ -32,24 +35,30 @@ class Overview:
     skip_reasons: Mapping[str, int]
     runs: Sequence[RunInfo]
     misses: Misses = field(default_factory=dict)
+    groups: Groups = ()
+    passes: Passes = field(default_factory=Passes)
 
     @property
     def speed_up(self) -> float | None:
         return speed_up(self.info)
 
 
-def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overview:
+def overview(
+    store: Store, experiment: ExperimentInfo, one: Labelled, *, by: Sequence[str] = GROUPED_BY
+) -> Overview:
     runs = store.runs(one.info.id)
-    counting = MissCounting(partial(store.observations, one.info.id))
+    breakdown = Breakdown(partial(store.observations, one.info.id), by)
     return Overview(
         label=one.label,
         info=one.info,
         status=status_of(one.info, runs, experiment.running),
-        metrics=summarise(counting.observations, stored=one.info.metrics),
+        metrics=summarise(breakdown.observations, stored=one.info.metrics),
         failure_kinds=failure_kinds(store, one.info),
         skip_reasons=skip_reasons(store, one.info),
         runs=runs,
-        misses=counting.misses(),
+        misses=breakdown.misses,
+        groups=breakdown.groups,
+        passes=breakdown.passes,
     )
 
 
