@@ -13,7 +13,6 @@ from evalve.distributions import normal_quantile, regularised_incomplete_beta, t
 from evalve.statistics import (
     ClusteredSums,
     Interval,
-    PooledSums,
     clustered_mean,
     clustered_proportion,
     pass_at_k,
@@ -229,47 +228,6 @@ def test_the_interval_does_not_widen_when_the_last_wrong_sample_improves(cluster
     ]
 
     assert lows == sorted(lows)
-
-
-def pooled(*clusters: tuple[float, int]) -> PooledSums:
-    sums = PooledSums()
-    for total, count in clusters:
-        sums.add(total, count)
-    return sums
-
-
-def test_in_a_pooled_share_every_observation_weighs_the_same() -> None:
-    sums = pooled((1, 1), (2, 8), (0, 1))
-
-    assert sums.mean == 0.3
-    off = np.array([1 - 0.3 * 1, 2 - 0.3 * 8, 0 - 0.3 * 1])
-    assert sums.standard_error == pytest.approx(math.sqrt(3 / 2 * np.sum(off**2)) / 10)
-
-
-def test_a_pooled_share_of_single_observations_has_wilsons_interval() -> None:
-    assert pooled((1, 1), (1, 1), (0, 1)).proportion_interval() == wilson_interval(2, 3)
-
-
-def test_a_pooled_share_of_whole_clusters_is_worth_the_clusters() -> None:
-    interval = pooled(*[(4, 4), (0, 4)] * 10).proportion_interval()
-
-    quantile = stats.t.ppf(0.975, 19)
-    half = quantile / (1 + quantile**2 / 20) * math.sqrt(0.25 / 20 + quantile**2 / 1600)
-    assert interval is not None
-    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half))
-
-
-def test_the_interval_of_a_pooled_share_holds_the_truth_about_as_often_as_it_says() -> None:
-    """Forty samples with one to eight calls of a tool, alike within a sample."""
-    dice, held = random.Random(5), 0
-    for _ in range(300):
-        sums = PooledSums()
-        for _ in range(40):
-            chance, count = dice.betavariate(0.9 * 2, 0.1 * 2), dice.choice([1, 2, 8])
-            sums.add(sum(dice.random() < chance for _ in range(count)), count)
-        interval = sums.proportion_interval()
-        held += interval is not None and interval.low <= 0.9 <= interval.high
-    assert held >= 0.93 * 300
 
 
 def test_one_sample_repeated_says_nothing_about_others() -> None:

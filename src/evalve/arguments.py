@@ -195,6 +195,7 @@ def _add_compare(verbs: Verbs) -> None:
     )
     compare.add_argument("--full", action="store_true", help="all fixed and broken samples")
     compare.add_argument("--limit", type=_count, metavar="N", help="at most N fixed and N broken samples")
+    _add_by(compare)
     compare.add_argument("--json", action="store_true", help="for machines")
     compare.add_argument(
         "--fail-on-regression",

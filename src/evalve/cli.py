@@ -264,6 +264,7 @@ def _compare(said: argparse.Namespace) -> int:
         "evaluation": said.evaluation,
         "accept_changes": said.accept_changes,
         "usage_counts": said.fail_on_usage,
+        "by": said.by or GROUPED_BY,
     }
     with _store(said, *[name for name in (said.a, said.b) if name is not None]) as store:
         if said.across is not None:

@@ -30,10 +30,10 @@ def wilson_interval(successes: float, n: int, level: float = LEVEL) -> Interval 
     """Wilson's score interval of a proportion: honest at 0 of n and n of n, where others have no width."""
     if n == 0:
         return None
-    return _score_interval(successes / n, n, normal_quantile((1 + level) / 2))
+    return score_interval(successes / n, n, normal_quantile((1 + level) / 2))
 
 
-def _score_interval(share: float, n: float, z: float) -> Interval:
+def score_interval(share: float, n: float, z: float) -> Interval:
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -151,68 +151,7 @@ class ClusteredSums:
             mean, error, self.clusters, self.count / self.clusters if binary else math.inf
         )
         quantile = t_quantile((1 + level) / 2, self.clusters - 1)
-        return _score_interval(min(max(mean, 0.0), 1.0), self.clusters / spread, quantile)
-
-
-class PooledSums:
-    """The share over all observations, each weighing the same, with an interval that knows of their clusters.
-
-    Where `ClusteredSums` asks how well samples do, this asks how often a thing is right that some samples
-    have more of than others, such as the calls of one tool. The error is that of a ratio: of what a
-    cluster is off from the share, for as many observations as it has.
-    """
-
-    __slots__ = ("_counts", "_products", "_totals", "clusters", "count", "total")
-
-    def __init__(self) -> None:
-        self.clusters = 0
-        self.count = 0
-        self.total = 0.0
-        self._counts = self._products = self._totals = 0.0
-        """Sums of squares of the clusters' counts and totals, and of the products of both."""
-
-    def add(self, total: float, count: int) -> None:
-        """One cluster: the sum of its observations and how many they are."""
-        self.clusters += 1
-        self.count += count
-        self.total += total
-        self._counts += count * count
-        self._totals += total * total
-        self._products += total * count
-
-    @property
-    def mean(self) -> float | None:
-        return self.total / self.count if self.count else None
-
-    @property
-    def standard_error(self) -> float | None:
-        mean, size = self.mean, self.clusters
-        if mean is None or size < 2:
-            return None
-        off = self._totals - 2 * mean * self._products + mean * mean * self._counts
-        return math.sqrt(max(0.0, off) * size / (size - 1)) / self.count
-
-    def interval(self, level: float = LEVEL) -> Interval | None:
-        """Student's interval of the mean, for values of any size."""
-        mean, error = self.mean, self.standard_error
-        return None if mean is None or error is None else t_interval(mean, error, self.clusters - 1, level)
-
-    def proportion_interval(self, level: float = LEVEL) -> Interval | None:
-        """The interval of a share of yes or no: Wilson's, for as many as the clusters are worth."""
-        share, error = self.mean, self.standard_error
-        if share is None:
-            return None
-        if self.clusters == self.count:
-            return wilson_interval(self.total, self.count, level)
-        if error is None:
-            return None
-        per_cluster = self._counts / self.count
-        at_most = share * (1 - share) * per_cluster / self.count
-        seen = error * error / at_most if at_most > 0 else 0.0
-        lost = self.clusters * min(share, 1 - share)
-        spread = _leaning(seen, lost, per_cluster)
-        quantile = t_quantile((1 + level) / 2, self.clusters - 1)
-        return _score_interval(share, self.count / per_cluster / spread, quantile)
+        return score_interval(min(max(mean, 0.0), 1.0), self.clusters / spread, quantile)
 
 
 PRIOR_CORRELATION = 2 / 3
@@ -230,10 +169,10 @@ def _spread_of_clusters(mean: float, error: float, clusters: int, per_cluster: f
     """
     at_most = mean * (1 - mean)
     seen = error * error * clusters / at_most if at_most > 0 else 0.0
-    return _leaning(seen, clusters * min(mean, 1 - mean), per_cluster)
+    return leaning_spread(seen, clusters * min(mean, 1 - mean), per_cluster)
 
 
-def _leaning(seen: float, lost: float, per_cluster: float) -> float:
+def leaning_spread(seen: float, lost: float, per_cluster: float) -> float:
     """What was seen of the variance, between that of whole clusters, 1, and that of single observations."""
     prior = PRIOR_CORRELATION + (1 - PRIOR_CORRELATION) / per_cluster
     leaning = (lost * seen + PRIOR_CLUSTERS * prior) / (lost + PRIOR_CLUSTERS)

@@ -8,9 +8,9 @@ from typing import Any
 
 from evalve.contracts import Observation
 from evalve.metrics import as_number
+from evalve.shares import PooledSums
 from evalve.show import figures
 from evalve.show.tables import Column, fits, table
-from evalve.statistics import PooledSums
 
 _MOST_GROUPS = 1000
 """A key with more values tells samples apart rather than groups them: the rest are counted together."""
