@@ -63,7 +63,15 @@ def test_the_difference_of_shares_counts_observations_and_its_error_samples() ->
     off_b = np.array([2 - 0.875 * 2, 4 - 0.875 * 4, 1 - 0.875 * 2]) / 8
     half = stats.t.ppf(0.975, 2) * math.sqrt(3 / 2 * np.sum((off_b - off_a) ** 2))
     assert found.interval is not None
-    assert (found.interval.low, found.interval.high) == pytest.approx((0.25 - half, 0.25 + half))
+    assert (found.interval.low, found.interval.high) == pytest.approx((0.25 - half, 1.0))
+
+
+def test_shares_differ_by_one_at_most() -> None:
+    found = share_difference([PairedCounts(0, 3, 3, 3), PairedCounts(1, 1, 1, 1)])
+
+    assert found is not None
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (-1.0, 1.0)
 
 
 def test_where_nothing_differs_there_is_no_interval_rather_than_one_without_width() -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from evalve.contracts import ExperimentInfo, RunInfo, Store
+from evalve.contracts import ExperimentInfo, RunInfo, Store, split_roles
 from evalve.records import GROUPED_BY, Record, classes_in_words
 from evalve.show import figures
 from evalve.show.breakdown.groups import groups_plain, groups_text
@@ -30,6 +30,7 @@ from evalve.show.overview import (
     time_line,
 )
 from evalve.show.samples import Choice, chosen, samples_text
+from evalve.show.side_by_side import side_by_side_text
 from evalve.show.tables import Column, shortened, table, visible
 from evalve.tallies import MetricValue
 
@@ -86,9 +87,11 @@ def show_text(
     evaluations = evaluations_of(store, experiment.name, evaluation)
     status, written = status_text(experiment), figures.when(experiment.updated_at)
     yield f"{visible(experiment.name)} · {status} · {written}"
-    for one in evaluations:
+    overviews = [overview(store, experiment, one, by=by) for one in evaluations]
+    yield from side_by_side_text(overviews, width=width, full=choice.full)
+    for one in overviews:
         yield ""
-        yield from overview_text(overview(store, experiment, one, by=by), full=choice.full, width=width)
+        yield from overview_text(one, full=choice.full, width=width)
         yield ""
         yield from samples_text(store, one.info, choice, width=width)
 
@@ -234,6 +237,7 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "failure_kinds": dict(one.failure_kinds),
         "skip_reasons": dict(one.skip_reasons),
         "misses": {name: dict(counts) for name, counts in one.misses.items()},
+        "calls": {role or "own": made for role, made in split_roles(calls_made(one.runs)).items() if made},
         "groups": groups_plain(one.groups),
         "passes": passes_plain(one.passes, one.info),
         "runs": [_run(run) for run in one.runs],

@@ -169,9 +169,8 @@ def calls(made: Mapping[str, float]) -> str:
     if passed and not asked:
         return passed[0]
     parts = [plural(asked, "call") + (f", {cached} of them cached" if cached else "")]
-    tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
-    parts.append(f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,} tokens")
-    parts.append(_cost(made))
+    parts.append(f"{tokens(made)} tokens")
+    parts.append(cost(made))
     for name, word in (("retries", "retries"), ("refusals", "refused")):
         if made.get(name):
             parts.append(f"{int(made[name])} {word}")
@@ -191,7 +190,7 @@ def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         yield "calls", calls(own)
     parts = {role: figures for role, figures in by_role.items() if role not in ABOUT}
     rest = {name: own[name] - sum(part.get(name, 0) for part in parts.values()) for name in own}
-    if parts and (rest["requests"] or rest["cached"]):
+    if parts and (rest.get("requests") or rest.get("cached")):
         parts["others"] = rest
     for role, figures in parts.items():
         if any(figures.values()):
@@ -201,7 +200,13 @@ def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
             yield role, calls(figures)
 
 
-def _cost(made: Mapping[str, float]) -> str:
+def tokens(made: Mapping[str, float]) -> str:
+    """`12,345 + 3,210`: read and written."""
+    tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
+    return f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,}"
+
+
+def cost(made: Mapping[str, float]) -> str:
     known = f"{made.get('cost_usd', 0.0):.4f} USD"
     if not made.get("unpriced"):
         return known
