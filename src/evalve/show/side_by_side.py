@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalve.contracts import ABOUT, split_roles
 from evalve.show import figures
-from evalve.show.breakdown.groups import Grouping, Share
+from evalve.show.breakdown.groups import GROUPS_SHOWN, Grouping, GroupValue, Share
 from evalve.show.overview import Overview, calls_made
 from evalve.show.tables import Column, fits, table, visible
-
-_GROUPS_SHOWN = 20
 
 
 def side_by_side_text(overviews: Sequence[Overview], *, width: int | None, full: bool) -> Iterator[str]:
@@ -22,7 +20,7 @@ def side_by_side_text(overviews: Sequence[Overview], *, width: int | None, full:
     for variants in by_function.values():
         if len(variants) > 1:
             yield ""
-            yield from _table(variants, width, full=full)
+            yield from _tables(variants, _groupings(variants), width, full=full)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,21 @@ class _Figure:
     cells: Sequence[tuple[str, str]]
 
 
-def _table(variants: Sequence[Overview], width: int | None, *, full: bool) -> list[str]:
+def _tables(
+    variants: Sequence[Overview], groupings: Sequence[_Shown], width: int | None, *, full: bool
+) -> list[str]:
+    """One where it fits, else several with fewer columns."""
     lines = [
         *_outcomes(variants),
         *_metrics(variants),
         *_passes(variants),
         *_calls(variants),
-        *_groups(variants, full=full),
+        *(line for each in groupings for line in _groups(variants, each, full=full)),
+    ]
+    more = [
+        f"… and {left_out} more by {each.key}: --full shows all"
+        for each in groupings
+        if (left_out := len(each.values) - GROUPS_SHOWN) > 0 and not full
     ]
     name = variants[0].info.spec.name.partition("[")[0]
     columns = [Column(visible(name)), *(Column(_variant(one), align="right") for one in variants)]
@@ -47,11 +53,12 @@ def _table(variants: Sequence[Overview], width: int | None, *, full: bool) -> li
         rows = [[line.name, *(cell[place] for cell in line.cells)] for line in lines]
         made = table(columns, rows)
         if fits(made, width):
-            return made
+            return [*made, *more]
     half = len(variants) // 2
     if half < 2:
-        return made
-    return [*_table(variants[:half], width, full=full), "", *_table(variants[half:], width, full=full)]
+        return [*made, *more]
+    halves = [_tables(part, groupings, width, full=full) for part in (variants[:half], variants[half:])]
+    return [*halves[0], "", *halves[1]]
 
 
 def _variant(one: Overview) -> str:
@@ -104,40 +111,68 @@ def _calls(variants: Sequence[Overview]) -> Iterator[_Figure]:
         return
     roles = list(dict.fromkeys(role for by_role in made for role in by_role))
     roles.sort(key=lambda role: (role != "", role in ABOUT))
-    texts: tuple[tuple[str, Callable[[Mapping[str, float]], str]], ...] = (
-        ("tokens", figures.tokens),
-        ("cost", figures.cost),
-    )
-    for what, text in texts:
+    for what, cell in (("tokens", _tokens), ("USD", _usd)):
         for role in roles:
             label = f"{role} {what}" if role in ABOUT else f"  {role}" if role else what
-            yield _Figure(
-                label, [_same(text(by_role[role]) if by_role.get(role) else "–") for by_role in made]
-            )
+            yield _Figure(label, [cell(by_role.get(role) or {}) for by_role in made])
 
 
-def _groups(variants: Sequence[Overview], *, full: bool) -> Iterator[_Figure]:
-    """By each key that names things, the evaluator that is right least often: it is the one to look at."""
-    for key in dict.fromkeys(grouping.key for one in variants for grouping in one.groups):
-        found = [
-            next((each for each in one.groups if each.key == key), Grouping(key, ())) for one in variants
-        ]
-        strictest = _strictest(found)
-        by_value = [{group.value: group.shares.get(strictest) for group in each.groups} for each in found]
-        values = list(dict.fromkeys(value for shares in by_value for value in shares))
-        if not strictest or not any(isinstance(value, str) for value in values):
-            continue
-        for value in values if full else values[:_GROUPS_SHOWN]:
-            yield _Figure(f"{strictest}: {value}", [_share(shares.get(value)) for shares in by_value])
+def _tokens(made: Mapping[str, float]) -> tuple[str, str]:
+    """Read and written, or their sum."""
+    in_all = sum(amount for name, amount in made.items() if name.endswith("_tokens"))
+    return (figures.tokens(made), f"{int(in_all):,}") if made else _same("–")
 
 
-def _strictest(found: Sequence[Grouping]) -> str:
-    shares: dict[str, list[float]] = {}
+def _usd(made: Mapping[str, float]) -> tuple[str, str]:
+    if not made:
+        return _same("–")
+    known = f"{made.get('cost_usd', 0.0):.4f}"
+    return _same(f"{known} + ?" if made.get("unpriced") else known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is shown of the groups by one key: all their values, and one evaluator."""
+
+    key: str
+    values: Sequence[GroupValue]
+    evaluator: str
+
+
+def _groupings(variants: Sequence[Overview]) -> list[_Shown]:
+    """Those by names; numbers, as of turns, each variant has for itself."""
+    by_key: dict[str, list[Grouping]] = {}
+    for one in variants:
+        for grouping in one.groups:
+            by_key.setdefault(grouping.key, []).append(grouping)
+    shown = []
+    for key, found in by_key.items():
+        values = list(dict.fromkeys(group.value for grouping in found for group in grouping.groups))
+        if any(isinstance(value, str) for value in values):
+            shown.append(_Shown(key, values, _broadest(found)))
+    return shown
+
+
+def _broadest(found: Sequence[Grouping]) -> str:
+    """The evaluator with the most observations, and of equal ones the one that is right least often."""
+    counts: dict[str, tuple[int, float]] = {}
     for grouping in found:
         for name, share in grouping.all.items():
-            if share.is_binary:
-                shares.setdefault(name, []).append(share.mean)
-    return min(shares, key=lambda name: sum(shares[name]) / len(shares[name]), default="")
+            observations, total = counts.get(name, (0, 0.0))
+            counts[name] = observations + share.observations, total + share.total
+    return min(counts, key=lambda name: (-counts[name][0], counts[name][1]))
+
+
+def _groups(variants: Sequence[Overview], shown: _Shown, *, full: bool) -> Iterator[_Figure]:
+    by_value = [
+        {group.value: group.shares for each in one.groups if each.key == shown.key for group in each.groups}
+        for one in variants
+    ]
+    for value in shown.values if full else shown.values[:GROUPS_SHOWN]:
+        yield _Figure(
+            f"{shown.evaluator}: {value}",
+            [_share(shares.get(value, {}).get(shown.evaluator)) for shares in by_value],
+        )
 
 
 def _share(share: Share | None) -> tuple[str, str]:

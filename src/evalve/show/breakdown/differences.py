@@ -11,10 +11,8 @@ from evalve.metrics import as_number
 from evalve.records import GROUPED_BY
 from evalve.shares import PairedCounts, ShareDifference, share_difference
 from evalve.show import figures
-from evalve.show.breakdown.groups import GroupValue
+from evalve.show.breakdown.groups import GROUPS_SHOWN, GroupValue
 from evalve.show.tables import Column, fits, table
-
-_SHOWN = 20
 
 Counts = dict[str, tuple[float, int]]
 """By sample: the sum of its observations, and how many they are."""
@@ -111,15 +109,19 @@ def _order(groups: Sequence[tuple[GroupValue, Mapping[str, Differing]]]) -> Any:
 
 
 def differences_text(compared: Sequence[GroupDifferences], *, width: int | None, full: bool) -> Iterator[str]:
-    """A table for each key: a line for each group, and for each evaluator A → B."""
+    """A table for each key: a line for each group that differs, and for each evaluator A → B."""
     for one in compared:
-        shown = one.groups if full else one.groups[:_SHOWN]
-        yield from _table(one, shown, width)
-        if left_out := len(one.groups) - len(shown):
+        differing = [
+            group for group in one.groups if full or any(each.found.difference for each in group[1].values())
+        ]
+        shown = differing if full else differing[:GROUPS_SHOWN]
+        if shown:
+            yield from _table(one, shown, width)
+        if left_out := len(differing) - len(shown):
             yield f"  … and {left_out} more: --full shows all"
-        yield ""
-    if compared:
-        yield "  by group every observation weighs the same; intervals are not adjusted for how many they are"
+        if alike := len(one.groups) - len(differing):
+            whose = f"{alike} more" if shown else f"by {one.key}, {alike}"
+            yield f"  {whose} without a difference: --full shows all"
         yield ""
 
 

@@ -15,7 +15,7 @@ from evalve.show.tables import Column, fits, table
 _MOST_GROUPS = 1000
 """A key with more values tells samples apart rather than groups them: the rest are counted together."""
 _OTHERS = "others"
-_SHOWN = 20
+GROUPS_SHOWN = 40
 
 GroupValue = str | int | float | bool
 
@@ -149,7 +149,7 @@ def groups_text(groups: Groups, *, width: int | None, full: bool) -> Iterator[st
     """A table for each key: a line for each group, a column for each evaluator, and a line for all."""
     for grouping in groups:
         yield ""
-        shown = grouping.groups if full else grouping.groups[:_SHOWN]
+        shown = grouping.groups if full else grouping.groups[:GROUPS_SHOWN]
         lines = [(str(group.value), group.shares) for group in shown] + [("all", grouping.all)]
         yield from _table(grouping, lines, width)
         if left_out := len(grouping.groups) - len(shown):
