@@ -32,6 +32,17 @@ def test_calls_of_other_roles_are_parts_of_the_figures() -> None:
     assert log.spent_usd() == 1.75
 
 
+def test_parts_of_a_cost_sum_to_the_whole_in_whatever_order_calls_were_made() -> None:
+    log = CallLog()
+    for role, cost_usd in [("student", 0.1), ("teacher", 0.1), ("student", 0.1), ("teacher", 0.6)]:
+        for each in log.counting(role):
+            each.cost_usd += cost_usd
+
+    plain = log.to_plain()
+
+    assert plain["cost_usd"] == plain["student.cost_usd"] + plain["teacher.cost_usd"]
+
+
 def test_what_was_recorded_by_role_is_added_once() -> None:
     earlier, log = CallLog(), CallLog()
     for each in earlier.counting("teacher"):

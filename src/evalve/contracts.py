@@ -671,12 +671,18 @@ class CallLog:
                 setattr(log, name, getattr(log, name) + figures.get(name, 0))
 
     def to_plain(self) -> dict[str, Any]:
-        """The figures by name; those of a role as in `teacher.cost_usd`."""
+        """The figures by name; those of a role as in `teacher.cost_usd`. Parts sum to the whole exactly."""
         plain = {name: getattr(self, name) for name in _FIGURES}
+        parts: dict[str, float] = dict.fromkeys(_FIGURES, 0)
         # `list` first: another thread may count the first call of a role
         for role, log in list(self.roles.items()):
-            plain.update({f"{role}.{name}": getattr(log, name) for name in _FIGURES})
-        return plain
+            for name in _FIGURES:
+                plain[f"{role}.{name}"] = figure = getattr(log, name)
+                parts[name] += 0 if role in ABOUT else figure
+        # fractions were added in another order than here, and differ in their last digit
+        return plain | {
+            name: total for name, total in parts.items() if total and abs(total - plain[name]) < 1e-9
+        }
 
     @property
     def made_any(self) -> bool:
