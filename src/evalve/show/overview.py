@@ -47,7 +47,7 @@ def overview(
     store: Store, experiment: ExperimentInfo, one: Labelled, *, by: Sequence[str] = GROUPED_BY
 ) -> Overview:
     runs = store.runs(one.info.id)
-    breakdown = Breakdown(partial(store.observations, one.info.id), by)
+    breakdown = Breakdown(partial(store.observations, one.info.id), by, repeats=repeats_of(runs))
     return Overview(
         label=one.label,
         info=one.info,
@@ -60,6 +60,10 @@ def overview(
         groups=breakdown.groups,
         passes=breakdown.passes,
     )
+
+
+def repeats_of(runs: Sequence[RunInfo]) -> int:
+    return max((run.options.get("repeat") or 1 for run in runs), default=1)
 
 
 def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None) -> str:

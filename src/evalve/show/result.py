@@ -15,7 +15,7 @@ from evalve.show.experiment import overview_text
 from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
 from evalve.show.figures import text_of
 from evalve.show.html import overview_html
-from evalve.show.overview import Overview, failure_kinds, skip_reasons, status_of
+from evalve.show.overview import Overview, failure_kinds, repeats_of, skip_reasons, status_of
 from evalve.show.samples import Choice, samples_text
 from evalve.show.tables import visible
 from evalve.summary import as_table
@@ -91,7 +91,8 @@ class EvaluationResult:
         return {name: dict(counts) for name, counts in self._breakdown().misses.items()}
 
     def _breakdown(self) -> Breakdown:
-        return Breakdown(partial(self._store.observations, self._info.id)).read_all()
+        repeats = repeats_of(self._store.runs(self._info.id))
+        return Breakdown(partial(self._store.observations, self._info.id), repeats=repeats).read_all()
 
     def __iter__(self) -> Iterator[Record]:
         return self._store.records(self._info)

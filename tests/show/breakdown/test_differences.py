@@ -82,7 +82,7 @@ def test_each_tool_has_its_share_in_both_and_the_difference(store: Store) -> Non
         "  A → B by tool  n  turn",
         "  ─────────────  ─  ────────────────────────────────",
         "  create_client  3  0.33 → 0.67 +0.333 [-1.00, 1.00]",
-        "  create_quote   1  1.00 → 1.00 0.000",
+        "  1 more without a difference: --full shows all",
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_narrow_terminal_has_the_shares(store: Store) -> None:
         "  A → B by turn  n  turn",
         "  ─────────────  ─  ───────────",
         "  1              2  0.50 → 1.00",
-        "  2              2  0.50 → 0.50",
+        "  1 more without a difference: --full shows all",
     ]
 
 

@@ -12,11 +12,21 @@ from evalve.show.breakdown.passes import PassCounting, Passes
 
 
 class Breakdown:
-    """Counts while others read the same observations; a second reading begins anew."""
+    """Counts while others read the same observations; a second reading begins anew.
 
-    def __init__(self, read: Callable[[], Iterable[Observation]], by: Sequence[str] = GROUPED_BY) -> None:
+    Without `repeats` nothing is counted about them.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Observation]],
+        by: Sequence[str] = GROUPED_BY,
+        *,
+        repeats: int = 1,
+    ) -> None:
         self._read = read
         self._by = by
+        self._repeats = repeats
         self._begin()
 
     def _begin(self) -> None:
@@ -24,10 +34,16 @@ class Breakdown:
 
     def observations(self) -> Iterator[Observation]:
         self._begin()
+        evaluator, group = self._misses.evaluator, self._groups.add
         for observation in self._read():
-            self._misses.add(observation)
-            self._groups.add(observation)
-            self._passes.add(observation)
+            sample_id, _, scores = observation
+            for score in scores:
+                evaluator(score.name)
+                if score.metadata:
+                    self._misses.add(score)
+                    group(sample_id, score)
+            if self._repeats > 1:
+                self._passes.add(observation)
             yield observation
 
     def read_all(self) -> Breakdown:

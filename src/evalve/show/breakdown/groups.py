@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalve.contracts import Observation
 from evalve.metrics import as_number
+from evalve.records import Score
 from evalve.shares import PooledSums
 from evalve.show import figures
 from evalve.show.tables import Column, fits, table
@@ -59,26 +59,25 @@ Groups = Sequence[Grouping]
 
 
 class GroupCounting:
-    """Takes observations, all of a sample one after another."""
+    """Takes scores, all of a sample one after another."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._cells: dict[str, dict[GroupValue | None, dict[str, _Cell]]] = {key: {} for key in keys}
 
-    def add(self, observation: Observation) -> None:
-        sample_id, _, scores = observation
-        for score in scores:
-            if not score.metadata:
+    def add(self, sample_id: str, score: Score) -> None:
+        for key, groups in self._cells.items():
+            group = score.metadata.get(key)
+            if group is None or (number := as_number(score.value)) is None:
                 continue
-            for key, groups in self._cells.items():
-                group = score.metadata.get(key)
-                number = as_number(score.value)
-                if number is None or not isinstance(group, str | int | float):
-                    continue
-                if group not in groups and len(groups) > _MOST_GROUPS:
-                    group = _OTHERS
-                for each in (group, None):  # `None` is the whole
-                    cell = groups.setdefault(each, {}).setdefault(score.name, _Cell())
-                    cell.add(sample_id, number)
+            if not isinstance(group, str | int | float):
+                continue
+            if group not in groups and len(groups) > _MOST_GROUPS:
+                group = _OTHERS
+            for each in (group, None):  # `None` is the whole
+                cells = groups.setdefault(each, {})
+                if (cell := cells.get(score.name)) is None:
+                    cell = cells[score.name] = _Cell()
+                cell.add(sample_id, number)
 
     def groups(self) -> list[Grouping]:
         return [_grouping(key, groups) for key, groups in self._cells.items() if groups]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from evalve.contracts import Observation
-from evalve.records import MISS_COUNTS
+from evalve.records import MISS_COUNTS, Score
 from evalve.show.tables import Column, table
 
 Misses = Mapping[str, Mapping[str, int]]
@@ -14,19 +13,21 @@ Misses = Mapping[str, Mapping[str, int]]
 
 
 class MissCounting:
-    """Takes observations, one after another."""
+    """Takes scores, one after another."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
-    def add(self, observation: Observation) -> None:
-        for score in observation[2]:
-            if score.name not in self._counts:  # also without misses: evaluators keep their order
-                self._counts[score.name] = Counter()
-            counts = score.metadata.get(MISS_COUNTS)
-            if isinstance(counts, Mapping):
-                said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
-                self._counts[score.name].update(said)
+    def evaluator(self, name: str) -> None:
+        """There is one of that name: evaluators keep their order, also those without misses."""
+        if name not in self._counts:
+            self._counts[name] = Counter()
+
+    def add(self, score: Score) -> None:
+        counts = score.metadata.get(MISS_COUNTS)
+        if isinstance(counts, Mapping):
+            said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
+            self._counts[score.name].update(said)
 
     def misses(self) -> dict[str, dict[str, int]]:
         return {name: dict(_most_first(counts)) for name, counts in self._counts.items() if counts}

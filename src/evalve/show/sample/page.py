@@ -17,6 +17,7 @@ from evalve.records import Failure, Record
 from evalve.show import figures
 from evalve.show.exporting import export_row
 from evalve.show.finding import evaluations_of, experiment_named
+from evalve.show.overview import repeats_of
 from evalve.show.sample.conversation import conversation_lines, is_conversation
 from evalve.show.sample.timeline import timeline
 from evalve.show.tables import block, visible
@@ -68,7 +69,7 @@ def find_sample(store: Store, wanted: Wanted) -> list[Found]:
 
 def _records_of(store: Store, info: EvaluationInfo, sample_id: str) -> Iterator[Record]:
     """Those of every repeat, each looked up: reading all records would take long where there are many."""
-    repeats = max((run.options.get("repeat") or 1 for run in store.runs(info.id)), default=1)
+    repeats = repeats_of(store.runs(info.id))
     for repeat in count():
         try:
             yield store.record_of(info, sample_id, repeat)
