@@ -22,7 +22,7 @@ from evalve.pytest_run import files_named, is_file, run_pytest
 from evalve.records import GROUPED_BY
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
-from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
+from evalve.show.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
 from evalve.show.comparison_text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
@@ -210,17 +210,16 @@ def _show(said: argparse.Namespace) -> int:
                 f"--{option} belongs to one sample: evalve show {said.name} SAMPLE --{option} …"
             )
     choice = Choice(_which(said), said.limit, said.full, said.failure_class)
-    by = said.by or GROUPED_BY
     if said.markdown:
         return _show_markdown(said, choice)
     with _store(said, said.name) as store:
         if said.json:
             sys.stdout.writelines(
-                show_json(store, said.name, evaluation=said.evaluation, choice=choice, by=by)
+                show_json(store, said.name, evaluation=said.evaluation, choice=choice, by=said.by)
             )
             return OK
         return _print(
-            show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width(), by=by)
+            show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width(), by=said.by)
         )
 
 
@@ -230,7 +229,9 @@ def _show_markdown(said: argparse.Namespace, choice: Choice) -> int:
     if choice.which != "all" or choice.full:
         raise OptionError("--markdown shows what is wrong and what broke: leave out what chooses samples")
     with _store(said, said.name) as store:
-        return _print(show_markdown(store, said.name, evaluation=said.evaluation, limit=said.limit))
+        return _print(
+            show_markdown(store, said.name, evaluation=said.evaluation, limit=said.limit, by=said.by)
+        )
 
 
 def _which(said: argparse.Namespace) -> Which:
@@ -271,6 +272,7 @@ def _compare(said: argparse.Namespace) -> int:
             compared = compare_across(store, said.a, said.across, **how)
         else:
             compared = [compare_experiments(store, said.a, said.b, **how)]
+    expect_groups(compared, said.by or ())
     checks = said.fail_on_regression or said.fail_on_usage
     if not checks:
         expect_pairs(compared)

@@ -138,6 +138,14 @@ def expect_pairs(compared: Sequence[ComparedExperiments]) -> None:
     )
 
 
+def expect_groups(compared: Sequence[ComparedExperiments], keys: Sequence[str]) -> None:
+    """An error where nothing is compared by a key that was asked for."""
+    found = {group.key for one in compared for evaluation in one.evaluations for group in evaluation.groups}
+    for key in keys:
+        if key not in found:
+            raise NotFound(f"nothing to compare by {key!r}: no score has it in its metadata on both sides")
+
+
 def _parameters(store: Store, info: EvaluationInfo) -> Mapping[str, str]:
     runs = store.runs(info.id)
     variant = runs[-1].options.get("variant") if runs else None

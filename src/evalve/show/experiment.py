@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any
 
 from evalve.contracts import ExperimentInfo, RunInfo, Store, split_roles
-from evalve.records import GROUPED_BY, Record, classes_in_words
+from evalve.records import Record, classes_in_words
 from evalve.show import figures
 from evalve.show.breakdown.groups import groups_plain, groups_text
 from evalve.show.breakdown.misses import misses_text
 from evalve.show.breakdown.passes import passes_plain, passes_text
 from evalve.show.exporting import export_row
-from evalve.show.finding import Labelled, evaluations_of, experiment_named
+from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,
     agents_run,
@@ -23,7 +23,7 @@ from evalve.show.overview import (
     calls_made,
     decisions_of,
     metric_text,
-    overview,
+    overviews,
     samples_line,
     status_of_experiment,
     status_text,
@@ -80,16 +80,15 @@ def show_text(
     evaluation: str | None,
     choice: Choice,
     width: int | None,
-    by: Sequence[str] = GROUPED_BY,
+    by: Sequence[str] | None = None,
 ) -> Iterator[str]:
     """The experiment line by line: each evaluation's scores first, then its samples."""
     experiment = experiment_named(store, name)
-    evaluations = evaluations_of(store, experiment.name, evaluation)
+    found = overviews(store, experiment, evaluations_of(store, experiment.name, evaluation), by)
     status, written = status_text(experiment), figures.when(experiment.updated_at)
     yield f"{visible(experiment.name)} · {status} · {written}"
-    overviews = [overview(store, experiment, one, by=by) for one in evaluations]
-    yield from side_by_side_text(overviews, width=width, full=choice.full)
-    for one in overviews:
+    yield from side_by_side_text(found, width=width, full=choice.full)
+    for one in found:
         yield ""
         yield from overview_text(one, full=choice.full, width=width)
         yield ""
@@ -197,17 +196,17 @@ def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
 
 
 def show_json(
-    store: Store, name: str, *, evaluation: str | None, choice: Choice, by: Sequence[str] = GROUPED_BY
+    store: Store, name: str, *, evaluation: str | None, choice: Choice, by: Sequence[str] | None = None
 ) -> Iterator[str]:
     """The same for machines, in pieces, so that an experiment of any size is written in little memory."""
     experiment = experiment_named(store, name)
-    evaluations = evaluations_of(store, experiment.name, evaluation)
+    found = overviews(store, experiment, evaluations_of(store, experiment.name, evaluation), by)
     head = {**asdict(experiment), "experiment": experiment.name, "status": status_of_experiment(experiment)}
     for key in ("name", "evaluations"):
         del head[key]
     yield json.dumps(head)[:-1] + ', "evaluations": ['
-    for place, one in enumerate(evaluations):
-        yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one, by=by)))[:-1]
+    for place, one in enumerate(found):
+        yield ("," if place else "") + json.dumps(_as_plain(one))[:-1]
         yield ', "samples": ['
         records = islice(chosen(store, one.info, choice), choice.limit)
         for number, record in enumerate(records):
@@ -278,6 +277,6 @@ def _run(run: RunInfo) -> dict[str, Any]:
     }
 
 
-def _sample(record: Record, one: Labelled) -> Mapping[str, Any]:
+def _sample(record: Record, one: Overview) -> Mapping[str, Any]:
     history = [asdict(each) for each in record.history]
     return {**export_row(record, one.label), "history": history}

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInfo, Store
+from evalve.errors import NotFound
+from evalve.options import suggestion
 from evalve.records import GROUPED_BY, Record
 from evalve.show import figures
 from evalve.show.breakdown.counting import Breakdown
@@ -21,6 +24,7 @@ from evalve.tallies import MetricValue
 
 # a mean of right and wrong: what a failed sample could have made of it is known
 _PROPORTIONS = frozenset({"accuracy"})
+_SUGGESTED_FROM = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,25 @@ class Overview:
     @property
     def speed_up(self) -> float | None:
         return speed_up(self.info)
+
+
+def overviews(
+    store: Store, experiment: ExperimentInfo, evaluations: Sequence[Labelled], by: Sequence[str] | None = None
+) -> list[Overview]:
+    """One for each evaluation; `by` says by which keys of their metadata scores are grouped."""
+    found = [overview(store, experiment, one, by=by or GROUPED_BY) for one in evaluations]
+    for key in by or ():
+        if not any(grouping.key == key for one in found for grouping in one.groups):
+            known = _metadata_keys(store, evaluations)
+            hint = suggestion(key, known) or (f"; they have: {', '.join(known)}" if known else "")
+            raise NotFound(f"no score of experiment {experiment.name!r} has {key!r} in its metadata{hint}")
+    return found
+
+
+def _metadata_keys(store: Store, evaluations: Sequence[Labelled]) -> list[str]:
+    first = (islice(store.observations(one.info.id), _SUGGESTED_FROM) for one in evaluations)
+    scores = (score for observations in first for _, _, several in observations for score in several)
+    return list(dict.fromkeys(str(key) for score in scores for key in score.metadata))
 
 
 def overview(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evalve.contracts import Store
-from evalve.show.comparing import compare_across, compare_experiments
+from evalve.errors import NotFound
+from evalve.show.comparing import compare_across, compare_experiments, expect_groups
 from evalve.show.comparison_text import comparison_json, comparison_text
 from evalve.show.regressions import regression_check
 from evalve.storage import open_store
@@ -127,6 +128,8 @@ def test_another_key_may_be_asked_for_and_plain_runs_have_neither_table() -> Non
 
     compared = compare_experiments(store, "a", "b", by=("nothing",))
 
+    with pytest.raises(NotFound, match="nothing to compare by 'nothing'"):
+        expect_groups([compared], ("nothing",))
     text = "\n".join(comparison_text(compared, limit=20, width=100))
     assert " by " not in text
     assert "a sample takes" not in text

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from evalve.contracts import Store
+from evalve.errors import NotFound
 from evalve.show.experiment import show_json, show_text
+from evalve.show.markdown import show_markdown
 from evalve.show.samples import Choice
 from evalve.storage import open_store
 from recorded import record
@@ -82,6 +84,26 @@ def test_any_key_of_the_metadata_may_be_asked_for(store: Store) -> None:
     text = "\n".join(show_text(store, "crm", evaluation=None, choice=Choice(), width=80, by=("turn",)))
     assert "by turn" in text
     assert "by tool" not in text
+
+
+def test_a_key_that_no_score_has_is_an_error_with_those_that_they_have(store: Store) -> None:
+    with pytest.raises(
+        NotFound, match="no score of experiment 'crm' has 'toll' in its metadata; did you mean"
+    ):
+        shown(store, "toll", width=80, lines=1, by=("toll",))
+    with pytest.raises(NotFound, match="'workflow' in its metadata; they have: tool, turn"):
+        shown(store, "workflow", width=80, lines=1, by=("workflow",))
+
+
+def test_a_jobs_summary_has_the_tables_too(store: Store) -> None:
+    text = list(show_markdown(store, "crm", evaluation=None))
+
+    start = text.index("| eval_math by tool | tool | turn |")
+    assert text[start + 2 : start + 5] == [
+        "| create_client | 3/3 1.00 | 3/3 1.00 |",
+        "| create_quote | 1/2 0.50 | 0/2 0.00 |",
+        "| all | 4/5 0.80 | 3/5 0.60 |",
+    ]
 
 
 def test_scores_without_such_metadata_have_no_table() -> None:

@@ -174,6 +174,14 @@ def _table(
     return table([columns[0], counted, *columns[1:]], rows, indent="  ")
 
 
+def group_rows(grouping: Grouping) -> list[list[str]]:
+    """Counts and shares of all groups, and of the whole."""
+    lines = [(str(group.value), group.shares) for group in grouping.groups] + [("all", grouping.all)]
+    return [
+        [line, *(_with_counts(shares.get(name)) for name in grouping.evaluators)] for line, shares in lines
+    ]
+
+
 def _with_interval(share: Share | None) -> str:
     """`12/14 0.86 [0.60, 0.96]`."""
     return f"{_with_counts(share)} {figures.interval(share.low, share.high)}".rstrip() if share else "–"
