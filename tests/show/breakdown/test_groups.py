@@ -11,6 +11,7 @@ from evalve.contracts import Store
 from evalve.errors import NotFound
 from evalve.show.experiment import show_json, show_text
 from evalve.show.markdown import show_markdown
+from evalve.show.result import EvaluationResult
 from evalve.show.samples import Choice
 from evalve.storage import open_store
 from recorded import record
@@ -104,6 +105,15 @@ def test_a_jobs_summary_has_the_tables_too(store: Store) -> None:
         "| create_quote | 1/2 0.50 | 0/2 0.00 |",
         "| all | 4/5 0.80 | 3/5 0.60 |",
     ]
+
+
+def test_a_notebook_has_the_tables_too(store: Store) -> None:
+    (info,) = store.evaluations("crm")
+
+    text = EvaluationResult(store, info, [], {})._repr_html_()
+
+    assert "<th>by tool</th><th>tool</th><th>turn</th>" in text
+    assert "<td>create_quote</td><td>1/2 0.50</td><td>0/2 0.00</td>" in text
 
 
 def test_scores_without_such_metadata_have_no_table() -> None:

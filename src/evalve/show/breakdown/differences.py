@@ -11,7 +11,7 @@ from evalve.metrics import as_number
 from evalve.records import GROUPED_BY
 from evalve.shares import PairedCounts, ShareDifference, share_difference
 from evalve.show import figures
-from evalve.show.breakdown.groups import GROUPS_SHOWN, GroupValue
+from evalve.show.breakdown.groups import GROUPS_SHOWN, GroupValue, ordering
 from evalve.show.tables import Column, fits, table
 
 Counts = dict[str, tuple[float, int]]
@@ -77,7 +77,9 @@ def group_differences(
         ]
         if groups:
             evaluators = list(dict.fromkeys(name for _, differing in groups for name in differing))
-            compared.append(GroupDifferences(key, evaluators, sorted(groups, key=_order(groups))))
+            placed = ordering(value for value, _ in groups)
+            groups.sort(key=lambda group: placed(group[0], _most(group[1])))
+            compared.append(GroupDifferences(key, evaluators, groups))
     return compared
 
 
@@ -98,11 +100,8 @@ def _differing(
     return by_evaluator
 
 
-def _order(groups: Sequence[tuple[GroupValue, Mapping[str, Differing]]]) -> Any:
-    """Numbers by size; names by how often they occur."""
-    if all(not isinstance(value, str) for value, _ in groups):
-        return lambda group: group[0]
-    return lambda group: (-max(one.observations_a for one in group[1].values()), str(group[0]))
+def _most(differing: Mapping[str, Differing]) -> int:
+    return max(one.observations_a for one in differing.values())
 
 
 # -- as text and for machines ------------------------------------------------------------------------
@@ -139,7 +138,7 @@ def _table(
         rows = [
             [
                 str(value),
-                str(max(each.observations_a for each in differing.values())),
+                str(_most(differing)),
                 *(cell(differing[name]) if name in differing else "–" for name in one.evaluators),
             ]
             for value, differing in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,14 +130,15 @@ def _grouping(key: str, cells: Mapping[GroupValue | None, Mapping[str, _Cell]]) 
         for value, of_value in cells.items()
         if value is not None
     ]
-    return Grouping(key, sorted(groups, key=_order(groups)), whole)
+    placed = ordering(group.value for group in groups)
+    return Grouping(key, sorted(groups, key=lambda group: placed(group.value, _most(group.shares))), whole)
 
 
-def _order(groups: Sequence[Group]) -> Any:
-    """Numbers by size; names by how often they occur."""
-    if all(not isinstance(group.value, str) for group in groups):
-        return lambda group: group.value
-    return lambda group: (-_most(group.shares), str(group.value))
+def ordering(values: Iterable[GroupValue]) -> Callable[[GroupValue, int], Any]:
+    """What to sort groups by, from value and count: numbers by size, names by how often they occur."""
+    if any(isinstance(value, str) for value in values):
+        return lambda value, count: (-count, str(value))
+    return lambda value, _count: value
 
 
 def _most(shares: Mapping[str, Share]) -> int:
