@@ -12,7 +12,7 @@ from evalve.metrics import as_number
 from evalve.records import Failure, FailureClass, Record, Score, Status
 from evalve.show import figures
 from evalve.show.overview import skip_reason
-from evalve.show.sample.conversation import conversation_lines, is_conversation
+from evalve.show.sample.conversation import conversation_lines, is_conversation, what_was_wrong
 from evalve.show.tables import Column, block, table, visible, width_of
 
 Which = Literal["all", "errors", "failed", "skipped"]
@@ -126,11 +126,17 @@ def _table(records: Sequence[Record], which: Which, width: int | None) -> list[s
             figures.duration(record.wall_s),
             *([] if answers else [str(record.tries)]),
             asked(record),
-            *([figures.text_of(record.response)] if answers else []),
+            *([_answer(record)] if answers else []),
         ]
         for record in records
     ]
     return table(columns, rows, width=width)
+
+
+def _answer(record: Record) -> str:
+    if is_conversation(record.response):
+        return what_was_wrong(record.response)
+    return figures.text_of(record.response)
 
 
 def _score_columns(names: Sequence[str]) -> list[Column]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalve.show.sample.conversation import conversation_lines, is_conversation
+from evalve.show.experiment import show_text
+from evalve.show.sample.conversation import conversation_lines, is_conversation, what_was_wrong
 from evalve.show.sample.page import Wanted, find_sample, sample_text
+from evalve.show.samples import Choice
 from evalve.storage import open_store
 from recorded import record
 
@@ -58,6 +60,12 @@ def test_turns_stand_below_each_other_with_what_was_called_answered_and_wrong() 
     ]
 
 
+def test_in_a_line_what_was_wrong_is_told() -> None:
+    assert what_was_wrong(RESPONSE) == (
+        "turn 2: arguments: amount is 50, not 500; outcome: it failed; state: quotes\n  missing  Q1"
+    )
+
+
 def test_long_results_are_cut_unless_all_is_asked_for() -> None:
     turn = {"utterance": "List them.", "calls": [{"name": "list", "arguments": {}, "result": "x" * 1000}]}
 
@@ -95,3 +103,15 @@ def test_the_page_of_a_sample_counts_right_scores_and_shows_wrong_ones() -> None
         "  conversation  2 turns, 1 wrong, first at turn 2",
     ]
     assert "  response" not in lines
+
+
+def test_wrong_conversations_are_listed_with_what_was_wrong() -> None:
+    store = open_store("memory://")
+    scores = [{"name": "success", "value": False, "metrics": ["accuracy"]}]
+    record(
+        store, "crm", {"sample_id": "c", "repeat": 0, "wall_s": 0.5, "scores": scores, "response": RESPONSE}
+    )
+
+    lines = list(show_text(store, "crm", evaluation=None, choice=Choice("failed"), width=160))
+
+    assert "turn 2: arguments: amount is 50, not 500; outcome" in lines[-1]

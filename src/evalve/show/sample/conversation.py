@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalve.show import figures
@@ -40,6 +40,18 @@ def conversation_lines(response: Mapping[str, Any], *, full: bool) -> Iterator[s
         yield from block(_text(state), indent=_INNER)
 
 
+def what_was_wrong(response: Mapping[str, Any]) -> str:
+    """`turn 3: no quote was made; state: …`, for a line of a table."""
+    turns = enumerate(response["turns"], start=1)
+    wrong = [
+        f"turn {figures.text_of(turn.get('turn', place))}: {'; '.join(map(_text, _reasons(turn))) or 'wrong'}"
+        for place, turn in turns
+        if turn.get("right") is False
+    ]
+    state = response.get("state")
+    return "; ".join([*wrong, *([f"state: {_text(state)}"] if state else [])])
+
+
 def _turn(turn: Mapping[str, Any], place: int, *, full: bool) -> Iterator[str]:
     is_right = turn.get("right")
     verdict = "" if is_right is None else ": right" if is_right else ": wrong"
@@ -48,9 +60,13 @@ def _turn(turn: Mapping[str, Any], place: int, *, full: bool) -> Iterator[str]:
     for call in turn.get("calls") or ():
         yield from _call(call, full=full)
     yield from _said("reply", turn.get("reply"))
-    why = turn.get("why") or ()
-    for reason in [why] if isinstance(why, str) else why:
+    for reason in _reasons(turn):
         yield from _said("wrong", reason)
+
+
+def _reasons(turn: Mapping[str, Any]) -> Sequence[Any]:
+    why = turn.get("why") or ()
+    return [why] if isinstance(why, str) else why
 
 
 def _call(call: Any, *, full: bool) -> Iterator[str]:
