@@ -221,7 +221,7 @@ class Calls:
         if together["cost_usd"]:
             cost = f"{together['cost_usd']:.3f} USD"
             by_role = [
-                f"{made['cost_usd']:.3f} for the {role}"
+                f"{role} {made['cost_usd']:.3f}"
                 for role, made in split_roles(totals).items()
                 if role and made["cost_usd"]
             ]

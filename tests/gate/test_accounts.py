@@ -15,6 +15,8 @@ from test_exchange import FakeSender, World, a_request, ok
 from evalve.contracts import SAMPLE, CallLog, SampleContext, in_role, split_roles
 from evalve.gate.accounts import Account, Accounts
 from evalve.gate.messages import Reply, SendError
+from evalve.gating import Calls
+from evalve.options import Options
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings
 
@@ -153,3 +155,14 @@ def test_calls_between_runs_belong_to_what_is_around_them() -> None:
     found.append(accounts.of_no_sample())
 
     assert found == [around, run, around, None]
+
+
+def test_what_was_spent_is_told_by_role() -> None:
+    calls = Calls(Options())
+    sample = SampleContext("exp", "eval", "s1", 0, 1)
+    for role, cost_usd in [("student", 0.11), ("teacher", 0.2), ("judge", 0.03)]:
+        sample.role = role
+        for log in calls.account.logs(sample):
+            log.cost_usd += cost_usd
+
+    assert calls.spent() == "0.340 USD (student 0.110, teacher 0.200, judge 0.030)"

@@ -14,9 +14,11 @@ from evalve.show.tables import Column, fits, table, visible
 
 def side_by_side_text(overviews: Sequence[Overview], *, width: int | None, full: bool) -> Iterator[str]:
     """A table for each evaluation that has several variants."""
-    by_function: dict[str, list[Overview]] = {}
+    by_function: dict[tuple[str, str], list[Overview]] = {}
     for one in overviews:
-        by_function.setdefault(one.info.spec.key.partition("[")[0], []).append(one)
+        spec = one.info.spec
+        function = spec.key.removesuffix(spec.name), spec.name.partition("[")[0]
+        by_function.setdefault(function, []).append(one)
     for variants in by_function.values():
         if len(variants) > 1:
             yield ""
