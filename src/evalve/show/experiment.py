@@ -158,6 +158,8 @@ def failures_text(one: Overview) -> Iterator[str]:
     noun = "sample" if counted == 1 else "samples"
     sentence = f"  {one.info.failed} of {counted} {noun} failed: not counted above"
     bounded = [(metric, each) for metric in one.metrics if (each := bounds(metric, one.info)) is not None]
+    once = [each for each in bounded if each[0].observations <= one.info.done]
+    bounded = once or bounded  # of scores about parts of a sample, only where there are no others
     if len(bounded) == 1:
         yield f"{sentence}; {_worst_and_best(*bounded[0][1])}"
         return
