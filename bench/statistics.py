@@ -11,6 +11,7 @@ from evalve.comparison import Comparison, compare_each, judged
 from evalve.metrics import pass_at
 from evalve.paired import mcnemar_effect, mcnemar_exact, mean_effect, sign_flip_test
 from evalve.records import Score
+from evalve.shares import PairedCounts, PooledSums, share_difference
 from evalve.statistics import Interval
 from evalve.summary import summarise
 
@@ -96,6 +97,7 @@ def _coverage() -> list[Figure]:
         ),
         _passes_covered("coverage: pass@3 of 5 runs, 20 samples at 0.95", 20),
         _ones_covered(),
+        *_groups_covered(),
         *(_differences_covered(f"coverage: {what}", case, truth) for what, case, truth in differences),
         _contradictions([case for _, case, _ in differences]),
     ]
@@ -120,6 +122,31 @@ def _ones_covered() -> Figure:
     draw = random.Random(5)
     what = "coverage: mean of ones and zeros, 20 samples at 0.9"
     return _share_of_hits(what, 0.9, lambda: _interval_of(_repeats(draw, 20, 0.9, 1, 0.0), ("mean",)))
+
+
+def _groups_covered() -> list[Figure]:
+    """The calls of one tool: one to eight in a sample, and alike in it."""
+    draw = random.Random(8)
+
+    def counts(share: float) -> tuple[int, int]:
+        chance, count = draw.betavariate(2 * share, 2 * (1 - share)), draw.choice([1, 2, 3, 8])
+        return sum(draw.random() < chance for _ in range(count)), count
+
+    def of_one(samples: int, share: float) -> Interval | None:
+        sums = PooledSums()
+        for _ in range(samples):
+            sums.add(*counts(share))
+        return sums.proportion_interval()
+
+    def of_two(samples: int) -> Interval | None:
+        found = share_difference([PairedCounts(*counts(0.9), *counts(0.8)) for _ in range(samples)])
+        return found.interval if found else None
+
+    return [
+        _share_of_hits("coverage: by tool, 10 samples at 0.9", 0.9, lambda: of_one(10, 0.9)),
+        _share_of_hits("coverage: by tool, 120 samples at 0.98", 0.98, lambda: of_one(120, 0.98)),
+        _share_of_hits("coverage: B - A by tool, 20 samples", -0.1, lambda: of_two(20)),
+    ]
 
 
 def _differences_covered(

@@ -83,6 +83,7 @@ def record(
     evaluation_id = at_once(
         store.open_evaluation(EvaluationSpec(experiment, f"{file}::{name}", name, (), fingerprint or {}))
     )
+    repeats = max((sample["repeat"] for sample in samples), default=0) + 1
     run = RunInfo(
         id=f"run-{experiment}-{evaluation_id}",
         evaluation_id=evaluation_id,
@@ -91,6 +92,7 @@ def record(
         status=status,
         options={
             "max_concurrency": 4,
+            **({"repeat": repeats} if repeats > 1 else {}),
             **({"samples": samples_asked} if samples_asked else {}),
             **({"variant": dict(variant)} if variant else {}),
         },

@@ -31,6 +31,7 @@ KERNEL = {
     "processes",
     "records",
     "secrecy",
+    "shares",
     "statistics",
     "summary",
     "tallies",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalve.options import OPTIONS
-from evalve.records import FAILURE_CLASSES
+from evalve.records import FAILURE_CLASSES, GROUPED_BY
 from evalve.show.samples import LIMIT
 
 if TYPE_CHECKING:  # argparse has no public name for it, and at run time it takes no parameters
@@ -160,10 +160,21 @@ def _add_reading(verbs: Verbs) -> None:
         action="store_true",
         help="scores, misses, and what is wrong or broke, for a CI job's summary",
     )
+    _add_by(show)
     show.add_argument("--repeat", type=_count, metavar="K", help="of SAMPLE: only this repeat (from 0)")
     show.add_argument("--save", metavar="DIR", help="of SAMPLE: write the files that it kept to DIR")
 
     _add_compare(verbs)
+
+
+def _add_by(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--by",
+        action="append",
+        metavar="KEY",
+        help="a table of scores by this key of their metadata; may be repeated"
+        f" (default: {' and '.join(GROUPED_BY)}, where scores have them)",
+    )
 
 
 def _add_compare(verbs: Verbs) -> None:
@@ -184,6 +195,7 @@ def _add_compare(verbs: Verbs) -> None:
     )
     compare.add_argument("--full", action="store_true", help="all fixed and broken samples")
     compare.add_argument("--limit", type=_count, metavar="N", help="at most N fixed and N broken samples")
+    _add_by(compare)
     compare.add_argument("--json", action="store_true", help="for machines")
     compare.add_argument(
         "--fail-on-regression",

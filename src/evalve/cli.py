@@ -19,18 +19,19 @@ from evalve.experiments.configuration import configuration_file, project_folder,
 from evalve.experiments.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.pytest_run import files_named, is_file, run_pytest
+from evalve.records import GROUPED_BY
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
-from evalve.show.comparing import compare_across, compare_experiments, expect_pairs
+from evalve.show.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
 from evalve.show.comparison_text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
 from evalve.show.exporting import Rows, export, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.markdown import show_markdown
-from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.overview import status_of_experiment
 from evalve.show.regressions import Outcome, regression_check
+from evalve.show.sample.page import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
 from evalve.show.tables import visible
@@ -213,9 +214,13 @@ def _show(said: argparse.Namespace) -> int:
         return _show_markdown(said, choice)
     with _store(said, said.name) as store:
         if said.json:
-            sys.stdout.writelines(show_json(store, said.name, evaluation=said.evaluation, choice=choice))
+            sys.stdout.writelines(
+                show_json(store, said.name, evaluation=said.evaluation, choice=choice, by=said.by)
+            )
             return OK
-        return _print(show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width()))
+        return _print(
+            show_text(store, said.name, evaluation=said.evaluation, choice=choice, width=_width(), by=said.by)
+        )
 
 
 def _show_markdown(said: argparse.Namespace, choice: Choice) -> int:
@@ -224,7 +229,9 @@ def _show_markdown(said: argparse.Namespace, choice: Choice) -> int:
     if choice.which != "all" or choice.full:
         raise OptionError("--markdown shows what is wrong and what broke: leave out what chooses samples")
     with _store(said, said.name) as store:
-        return _print(show_markdown(store, said.name, evaluation=said.evaluation, limit=said.limit))
+        return _print(
+            show_markdown(store, said.name, evaluation=said.evaluation, limit=said.limit, by=said.by)
+        )
 
 
 def _which(said: argparse.Namespace) -> Which:
@@ -237,7 +244,7 @@ def _which(said: argparse.Namespace) -> Which:
 
 
 def _show_sample(said: argparse.Namespace) -> int:
-    for option in ("errors", "failed", "skipped", "limit", "failure_class", "markdown"):
+    for option in ("errors", "failed", "skipped", "limit", "failure_class", "markdown", "by"):
         if getattr(said, option):
             flag = "--class" if option == "failure_class" else f"--{option}"
             raise OptionError(f"{flag} chooses among samples: leave it out to see sample {said.sample!r}")
@@ -258,12 +265,14 @@ def _compare(said: argparse.Namespace) -> int:
         "evaluation": said.evaluation,
         "accept_changes": said.accept_changes,
         "usage_counts": said.fail_on_usage,
+        "by": said.by or GROUPED_BY,
     }
     with _store(said, *[name for name in (said.a, said.b) if name is not None]) as store:
         if said.across is not None:
             compared = compare_across(store, said.a, said.across, **how)
         else:
             compared = [compare_experiments(store, said.a, said.b, **how)]
+    expect_groups(compared, said.by or ())
     checks = said.fail_on_regression or said.fail_on_usage
     if not checks:
         expect_pairs(compared)

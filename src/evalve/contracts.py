@@ -637,11 +637,17 @@ class CallLog:
     ordinals: dict[str, int] = field(default_factory=dict)
     """How often each request has been made by the attempt: asking twice is meant to give two answers."""
     roles: dict[str, CallLog] = field(default_factory=dict)
-    """Calls that are made about a sample and not by it, such as a `judge`'s: none of the figures has them."""
+    """Calls by who made them: parts of the figures, as a `teacher`'s are, except for roles in `ABOUT`."""
 
     def in_role(self, role: str) -> CallLog:
-        """Where calls of that role are counted; without a role, here."""
+        """What calls of that role came to; without a role, all that the sample made itself."""
         return self.roles.setdefault(role, CallLog()) if role else self
+
+    def counting(self, role: str) -> tuple[CallLog, ...]:
+        """Where a call of that role is counted."""
+        if not role:
+            return (self,)
+        return (self.in_role(role),) if role in ABOUT else (self, self.in_role(role))
 
     def add(self, made: CallLog) -> None:
         """Add the figures of other calls; ordinals belong to one attempt, and stay as they are."""
@@ -665,16 +671,28 @@ class CallLog:
                 setattr(log, name, getattr(log, name) + figures.get(name, 0))
 
     def to_plain(self) -> dict[str, Any]:
-        """The figures by name; those of a role as in `judge.cost_usd`."""
+        """The figures by name; those of a role as in `teacher.cost_usd`. Parts sum to the whole exactly."""
         plain = {name: getattr(self, name) for name in _FIGURES}
+        parts: dict[str, float] = dict.fromkeys(_FIGURES, 0)
         # `list` first: another thread may count the first call of a role
         for role, log in list(self.roles.items()):
-            plain.update({f"{role}.{name}": getattr(log, name) for name in _FIGURES})
-        return plain
+            for name in _FIGURES:
+                plain[f"{role}.{name}"] = figure = getattr(log, name)
+                parts[name] += 0 if role in ABOUT else figure
+        # fractions were added in another order than here, and differ in their last digit
+        return plain | {
+            name: total for name, total in parts.items() if total and abs(total - plain[name]) < 1e-9
+        }
 
     @property
     def made_any(self) -> bool:
         return bool(self.requests or self.cached) or any(log.made_any for log in self.roles.values())
+
+    def spent_usd(self) -> float:
+        """The cost of all calls: the sample's own, and those about it."""
+        # `list` first: another thread may count the first call of a role
+        about = [log.cost_usd for role, log in list(self.roles.items()) if role in ABOUT]
+        return self.cost_usd + sum(about)
 
 
 _FIGURES = tuple(figure.name for figure in fields(CallLog) if figure.name not in ("ordinals", "roles"))
@@ -682,9 +700,12 @@ _FIGURES = tuple(figure.name for figure in fields(CallLog) if figure.name not in
 JUDGE = "judge"
 """The role of calls that a judge makes (`CallLog.roles`)."""
 
+ABOUT = frozenset({JUDGE})
+"""Roles whose calls are made about a sample and not by it: none of its own figures has them."""
+
 
 def split_roles(plain: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """What `CallLog.to_plain` gave, by role; the sample's own calls under the empty name."""
+    """What `CallLog.to_plain` gave, by role; all of the sample's own calls under the empty name."""
     by_role: dict[str, dict[str, float]] = {"": {}}
     for name, figure in plain.items():
         role, _, own = name.rpartition(".")
@@ -693,11 +714,12 @@ def split_roles(plain: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def all_roles(plain: Mapping[str, float]) -> dict[str, float]:
-    """The figures of all roles together."""
+    """The figures of all calls together: the sample's own, and those about it."""
     total: dict[str, float] = {}
     for name, figure in plain.items():
-        own = name.rpartition(".")[2]
-        total[own] = total.get(own, 0) + figure
+        role, _, own = name.rpartition(".")
+        if not role or role in ABOUT:
+            total[own] = total.get(own, 0) + figure
     return total
 
 
@@ -747,7 +769,7 @@ class SampleContext:
     failed_calls: dict[Any, Any] = field(default_factory=dict)
     """The gate's own: requests of this try that have failed for good, and what came of them."""
     role: str = ""
-    """For whom calls are counted: the sample itself, or a `judge`."""
+    """Who makes calls now (`in_role`); empty for the sample itself."""
     host: Host | None = None
     """The machine; `None` where no run is around the sample."""
     answer: Any = None
@@ -821,6 +843,9 @@ SAMPLE: ContextVar[SampleContext | None] = ContextVar("evalve_sample", default=N
 @contextmanager
 def in_role(role: str) -> Iterator[None]:
     """In the block, and in tasks that are started in it, calls are counted under the role.
+
+    A `judge`'s calls are about the sample, and none of its own (`ABOUT`); those of any other role, such as
+    `student` and `teacher`, are part of its own figures and told apart beside them.
 
     Outside of samples, calls in the block are those of a sample that nobody records: equal calls in it are
     asked anew.

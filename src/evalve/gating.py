@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalve.contracts import JUDGE, all_roles
+from evalve.contracts import all_roles, split_roles
 from evalve.errors import OptionError
 from evalve.experiments.configuration import Configuration, read_configuration
 from evalve.filesystems import on_network
@@ -220,8 +220,12 @@ class Calls:
         parts = [f"{int(together['cached'])} cached"] if together["cached"] else []
         if together["cost_usd"]:
             cost = f"{together['cost_usd']:.3f} USD"
-            judged_usd = totals.get(f"{JUDGE}.cost_usd", 0.0)
-            parts.append(f"{cost} ({judged_usd:.3f} for the judge)" if judged_usd else cost)
+            by_role = [
+                f"{role} {made['cost_usd']:.3f}"
+                for role, made in split_roles(totals).items()
+                if role and made["cost_usd"]
+            ]
+            parts.append(f"{cost} ({', '.join(by_role)})" if by_role else cost)
         return ", ".join(parts)
 
 

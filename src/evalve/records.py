@@ -42,6 +42,9 @@ UNSCORED = "unscored"
 MISS_COUNTS = "miss_counts"
 """Under this key the metadata of a score says how many things of each kind are wrong."""
 
+GROUPED_BY = ("tool", "turn")
+"""Under these keys the metadata of a score says what it is about: `show` has a table by each."""
+
 
 class Score:
     """A named value from an evaluator; `metadata` is the caller's to fill."""

@@ -30,10 +30,10 @@ def wilson_interval(successes: float, n: int, level: float = LEVEL) -> Interval 
     """Wilson's score interval of a proportion: honest at 0 of n and n of n, where others have no width."""
     if n == 0:
         return None
-    return _score_interval(successes / n, n, normal_quantile((1 + level) / 2))
+    return score_interval(successes / n, n, normal_quantile((1 + level) / 2))
 
 
-def _score_interval(share: float, n: float, z: float) -> Interval:
+def score_interval(share: float, n: float, z: float) -> Interval:
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -151,7 +151,7 @@ class ClusteredSums:
             mean, error, self.clusters, self.count / self.clusters if binary else math.inf
         )
         quantile = t_quantile((1 + level) / 2, self.clusters - 1)
-        return _score_interval(min(max(mean, 0.0), 1.0), self.clusters / spread, quantile)
+        return score_interval(min(max(mean, 0.0), 1.0), self.clusters / spread, quantile)
 
 
 PRIOR_CORRELATION = 2 / 3
@@ -167,10 +167,14 @@ def _spread_of_clusters(mean: float, error: float, clusters: int, per_cluster: f
     Near 0 and 1 few clusters tell: the estimate leans on the prior opinion as long as few were lost.
     It is never below what independent observations have, nor below what was seen.
     """
-    prior = PRIOR_CORRELATION + (1 - PRIOR_CORRELATION) / per_cluster
     at_most = mean * (1 - mean)
     seen = error * error * clusters / at_most if at_most > 0 else 0.0
-    lost = clusters * min(mean, 1 - mean)
+    return leaning_spread(seen, clusters * min(mean, 1 - mean), per_cluster)
+
+
+def leaning_spread(seen: float, lost: float, per_cluster: float) -> float:
+    """What was seen of the variance, between that of whole clusters, 1, and that of single observations."""
+    prior = PRIOR_CORRELATION + (1 - PRIOR_CORRELATION) / per_cluster
     leaning = (lost * seen + PRIOR_CLUSTERS * prior) / (lost + PRIOR_CLUSTERS)
     return min(1.0, max(seen, leaning, 1 / per_cluster))
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from test_exchange import FakeSender, World, a_request, ok
 
-from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.contracts import SAMPLE, CallLog, SampleContext, in_role, split_roles
 from evalve.gate.accounts import Account, Accounts
 from evalve.gate.messages import Reply, SendError
+from evalve.gating import Calls
+from evalve.options import Options
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings
 
@@ -84,6 +86,29 @@ async def test_each_run_counts_its_own_calls(world: World) -> None:
 
 
 @virtually
+async def test_calls_of_a_pair_are_counted_together_and_apart_and_paid_for_once(world: World) -> None:
+    account = Account("on")
+    with in_sample_of(account) as context:
+        for role, prompt in [("student", "a"), ("teacher", "b"), ("judge", "c")]:
+            with in_role(role):
+                await world.gate.exchange(a_request(prompt), FakeSender())
+    with in_sample_of(account), in_role("student"):
+        await world.gate.exchange(a_request("a"), FakeSender())
+
+    made = split_roles(account.totals())
+    assert {role: (one["requests"], one["cached"]) for role, one in made.items()} == {
+        "": (2, 1),
+        "student": (1, 1),
+        "teacher": (1, 0),
+        "judge": (1, 0),
+    }
+    for name in ("input_tokens", "output_tokens", "cost_usd"):
+        assert made[""][name] == made["student"][name] + made["teacher"][name]
+    assert account.spent_usd() == made[""]["cost_usd"] + made["judge"]["cost_usd"] > 0
+    assert (context.calls.requests, context.calls.roles["teacher"].requests) == (2, 1)
+
+
+@virtually
 async def test_a_spent_budget_stops_its_own_run_only(world: World) -> None:
     poor, rich = Account("off", budget_usd=0.5), Account("off", budget_usd=100.0)
     stopped, going_on = FakeSurroundings(), FakeSurroundings()
@@ -130,3 +155,14 @@ def test_calls_between_runs_belong_to_what_is_around_them() -> None:
     found.append(accounts.of_no_sample())
 
     assert found == [around, run, around, None]
+
+
+def test_what_was_spent_is_told_by_role() -> None:
+    calls = Calls(Options())
+    sample = SampleContext("exp", "eval", "s1", 0, 1)
+    for role, cost_usd in [("student", 0.11), ("teacher", 0.2), ("judge", 0.03)]:
+        sample.role = role
+        for log in calls.account.logs(sample):
+            log.cost_usd += cost_usd
+
+    assert calls.spent() == "0.340 USD (student 0.110, teacher 0.200, judge 0.030)"

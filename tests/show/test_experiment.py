@@ -374,3 +374,15 @@ def test_the_names_in_a_list_are_never_cut(store: Store) -> None:
 
 def test_an_empty_list_says_how_to_begin(store: Store) -> None:
     assert list_text([], width=80) == ["no experiments yet; `evalve init` writes a first evaluation"]
+
+
+def test_what_failures_could_make_of_scores_about_parts_of_a_sample_is_not_told_beside_others(
+    store: Store,
+) -> None:
+    sample = done("a", success=True)
+    sample["scores"] += [{"name": "turn", "value": True, "metrics": ["accuracy"]}] * 2
+    record(store, "crm", sample, failed("b"))
+
+    assert next(line for line in shown(store, "crm") if "failed:" in line) == (
+        "  1 of 2 samples failed: not counted above; 0.50 if all wrong … 1.00 if all right"
+    )

@@ -48,3 +48,27 @@ def test_calls_of_a_judge_stand_apart() -> None:
         ("calls", "3 calls; 0 + 0 tokens; 0.5000 USD"),
         ("judge", "1 call; 0 + 0 tokens; 0.2500 USD"),
     ]
+
+
+def test_parts_of_the_samples_own_calls_stand_below_them() -> None:
+    made = {"requests": 5, "cached": 1, "cost_usd": 0.75}
+    made |= {"student.requests": 3, "student.cached": 1, "student.cost_usd": 0.25}
+    made |= {"judge.requests": 1, "judge.cached": 0, "judge.cost_usd": 0.25}
+    made |= {"teacher.requests": 2, "teacher.cached": 0, "teacher.cost_usd": 0.5}
+
+    assert list(figures.calls_by_role(made)) == [
+        ("calls", "6 calls, 1 of them cached; 0 + 0 tokens; 0.7500 USD"),
+        ("  student", "4 calls, 1 of them cached; 0 + 0 tokens; 0.2500 USD"),
+        ("  teacher", "2 calls; 0 + 0 tokens; 0.5000 USD"),
+        ("judge", "1 call; 0 + 0 tokens; 0.2500 USD"),
+    ]
+
+
+def test_own_calls_in_no_role_are_told_where_others_have_one() -> None:
+    made = {"requests": 5, "cached": 0, "teacher.requests": 2, "teacher.cached": 0}
+
+    assert list(figures.calls_by_role(made)) == [
+        ("calls", "5 calls; 0 + 0 tokens; 0.0000 USD"),
+        ("  teacher", "2 calls; 0 + 0 tokens; 0.0000 USD"),
+        ("  others", "3 calls; 0 + 0 tokens; 0.0000 USD"),
+    ]

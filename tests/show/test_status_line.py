@@ -68,6 +68,14 @@ def test_what_it_waits_for_is_said_before_how_many_are_in_flight() -> None:
     )
 
 
+def test_what_each_role_cost_is_told_where_there_is_room() -> None:
+    tally = a_tally()
+    tally.spent = lambda: "0.310 USD (student 0.110, teacher 0.200)"
+
+    assert "0.310 USD (student 0.110, teacher 0.200)" in line(tally, width=150)
+    assert "  0.310 USD" in line(tally, width=85)
+
+
 @pytest.mark.parametrize("width", range(0, 130))
 def test_a_line_never_exceeds_its_width(width: int) -> None:
     tally = a_tally("eval_数学の問題をたくさん解く[モデル]")

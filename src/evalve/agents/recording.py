@@ -39,7 +39,9 @@ def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is
         problem = {} if fault is None else {"problem": fault.message, "failure_class": fault.failure_class}
         context.trace.add("agent", **plain, **problem)
     if not is_metered and run.usage is not None:
-        made = _as_calls(run)
+        made = CallLog()
+        for log in made.counting(context.role):
+            log.add(_as_calls(run))
         context.calls.add(made)
         if context.account is not None:
             context.account.count_elsewhere(made)

@@ -88,7 +88,7 @@ class Account:
         """Where a call is counted. Totals are not sums over samples: a call may belong to none."""
         if sample is None:
             return (self._total,)
-        return self._total.in_role(sample.role), sample.calls.in_role(sample.role)
+        return (*self._total.counting(sample.role), *sample.calls.counting(sample.role))
 
     def totals(self) -> dict[str, Any]:
         with self.lock:
@@ -107,7 +107,7 @@ class Account:
         return f"the budget is used up: {used_usd:.4f} USD of {limit_usd:g} USD, by what agents report"
 
     def spent_usd(self) -> float:
-        return self._total.cost_usd + sum(log.cost_usd for log in list(self._total.roles.values()))
+        return self._total.spent_usd()
 
     def note_admitted(self, scope: str, at_s: float, cost: Any) -> None:
         """What a call takes of a limit, by dimension."""

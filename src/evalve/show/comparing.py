@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from evalve.comparison import Comparison, compare_each, judged, scored
 from evalve.contracts import EvaluationInfo, Measured, Store, split_roles
 from evalve.errors import NotFound
+from evalve.records import GROUPED_BY
+from evalve.show.breakdown.differences import GroupDifferences, GroupedCounts, group_differences
+from evalve.show.breakdown.roles import ByRole, taken_by_role
 from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.pairing import Pair, pair_across, pair_up
 
@@ -34,6 +37,11 @@ class ComparedEvaluation:
     """Whether nothing is compared, because the code differs."""
     cached: int = 0
     """Samples that the cache answered in either: their time and cost say nothing."""
+    groups: Sequence[GroupDifferences] = ()
+    """By what scores are about; told, and not judged."""
+    roles_a: ByRole = field(default_factory=dict)
+    """What calls take a sample, by who makes them, on the samples that `usage` is about."""
+    roles_b: ByRole = field(default_factory=dict)
 
     @property
     def evaluators(self) -> list[Comparison]:
@@ -73,6 +81,7 @@ def compare_experiments(
     evaluation: str | None = None,
     accept_changes: bool = False,
     usage_counts: bool = False,
+    by: Sequence[str] = GROUPED_BY,
 ) -> ComparedExperiments:
     """Everything that both have, judged together; `usage_counts` says that time and cost are judged too."""
     name_a, name_b = experiment_named(store, a).name, experiment_named(store, b).name
@@ -82,7 +91,7 @@ def compare_experiments(
     compared = ComparedExperiments(
         name_a,
         name_b,
-        [_compared(store, pair, accept_changes=accept_changes) for pair in pairs],
+        [_compared(store, pair, accept_changes=accept_changes, by=by) for pair in pairs],
         only_in_a=[one.label for one in of_a if one.info.id not in in_pairs],
         only_in_b=[one.label for one in of_b if one.info.id not in in_pairs],
     )
@@ -97,6 +106,7 @@ def compare_across(
     evaluation: str | None = None,
     accept_changes: bool = False,
     usage_counts: bool = False,
+    by: Sequence[str] = GROUPED_BY,
 ) -> list[ComparedExperiments]:
     """The variants by one parameter inside an experiment: the first value beside each of the others."""
     found = experiment_named(store, experiment).name
@@ -105,7 +115,7 @@ def compare_across(
         ComparedExperiments(
             f"{found}, {name}={side.value_a}",
             f"{found}, {name}={side.value_b}",
-            [_compared(store, pair, accept_changes=accept_changes) for pair in side.pairs],
+            [_compared(store, pair, accept_changes=accept_changes, by=by) for pair in side.pairs],
             only_in_a=side.unpaired_a,
             only_in_b=side.unpaired_b,
         )
@@ -128,6 +138,14 @@ def expect_pairs(compared: Sequence[ComparedExperiments]) -> None:
     )
 
 
+def expect_groups(compared: Sequence[ComparedExperiments], keys: Sequence[str]) -> None:
+    """An error where nothing is compared by a key that was asked for."""
+    found = {group.key for one in compared for evaluation in one.evaluations for group in evaluation.groups}
+    for key in keys:
+        if key not in found:
+            raise NotFound(f"nothing to compare by {key!r}: no score has it in its metadata on both sides")
+
+
 def _parameters(store: Store, info: EvaluationInfo) -> Mapping[str, str]:
     runs = store.runs(info.id)
     variant = runs[-1].options.get("variant") if runs else None
@@ -137,16 +155,19 @@ def _parameters(store: Store, info: EvaluationInfo) -> Mapping[str, str]:
 # -- one evaluation ------------------------------------------------------------------------------------
 
 
-def _compared(store: Store, pair: Pair, *, accept_changes: bool) -> ComparedEvaluation:
+def _compared(store: Store, pair: Pair, *, accept_changes: bool, by: Sequence[str]) -> ComparedEvaluation:
     a, b = pair.a.info, pair.b.info
     changed_code = _changed_code(a, b)
     if changed_code and not accept_changes:
         return ComparedEvaluation(pair.label, a, b, changed_code=changed_code, is_left_out=True)
     measures_a, measures_b = list(store.measures(a.id)), list(store.measures(b.id))
     changed = _changed_rows(measures_a, measures_b)
-    scores_a, scores_b = scored(store.observations(a.id)), scored(store.observations(b.id))
+    counts_a, counts_b = (GroupedCounts(partial(store.observations, one.id), by) for one in (a, b))
+    scores_a, scores_b = scored(counts_a.observations()), scored(counts_b.observations())
     compared = partial(compare_each, changed=frozenset(changed))
     cached = {one.sample_id for one in (*measures_a, *measures_b) if (one.calls or {}).get("cached")}
+    left_out = {*changed, *cached}
+    in_both = _ended_well(measures_a) & _ended_well(measures_b)
     return ComparedEvaluation(
         pair.label,
         a,
@@ -168,7 +189,14 @@ def _compared(store: Store, pair: Pair, *, accept_changes: bool) -> ComparedEval
         changed_rows=changed,
         changed_code=changed_code,
         cached=len(cached),
+        groups=group_differences(counts_a, counts_b, changed=changed),
+        roles_a=taken_by_role(measures_a, only=in_both, without=left_out),
+        roles_b=taken_by_role(measures_b, only=in_both, without=left_out),
     )
+
+
+def _ended_well(measures: Iterable[Measured]) -> set[str]:
+    return {one.sample_id for one in measures if one.status == "done"}
 
 
 def _changed_code(a: EvaluationInfo, b: EvaluationInfo) -> list[str]:

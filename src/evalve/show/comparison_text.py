@@ -11,6 +11,8 @@ from evalve.comparison import Comparison
 from evalve.contracts import EvaluationInfo
 from evalve.records import classes_in_words
 from evalve.show import figures
+from evalve.show.breakdown.differences import differences_plain, differences_text
+from evalve.show.breakdown.roles import roles_plain, roles_text
 from evalve.show.comparing import ComparedEvaluation, ComparedExperiments
 from evalve.show.overview import time_line
 from evalve.show.regressions import Check
@@ -54,10 +56,14 @@ def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int |
         yield ""
         yield from _changes_text(each, limit=limit)
     yield ""
+    yield from differences_text(one.groups, width=width, full=limit is None)
     if one.usage:
         yield from _differences_table(one.usage, width)
         if one.cached:
             yield f"  without {figures.plural(one.cached, 'sample')} that the cache answered"
+        yield ""
+    if roles := roles_text(one.roles_a, one.roles_b):
+        yield from roles
         yield ""
     for letter, info in (("A", one.a), ("B", one.b)):
         failed = f"{info.failed} of {figures.plural(info.done + info.failed, 'sample')} failed"
@@ -177,6 +183,8 @@ def _evaluation(one: ComparedEvaluation) -> dict[str, Any]:
         "evaluators": [_comparison(each) for each in one.evaluators],
         "failures": failures[0] if failures else None,
         "usage": [_comparison(each) for each in one.usage],
+        "groups": differences_plain(one.groups),
+        "roles": roles_plain({"a": one.roles_a, "b": one.roles_b}),
     }
 
 

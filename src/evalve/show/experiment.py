@@ -8,12 +8,14 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from evalve.contracts import ExperimentInfo, RunInfo, Store
+from evalve.contracts import ExperimentInfo, RunInfo, Store, split_roles
 from evalve.records import Record, classes_in_words
 from evalve.show import figures
+from evalve.show.breakdown.groups import groups_plain, groups_text
+from evalve.show.breakdown.misses import misses_text
+from evalve.show.breakdown.passes import passes_plain, passes_text
 from evalve.show.exporting import export_row
-from evalve.show.finding import Labelled, evaluations_of, experiment_named
-from evalve.show.misses import misses_text
+from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,
     agents_run,
@@ -21,13 +23,14 @@ from evalve.show.overview import (
     calls_made,
     decisions_of,
     metric_text,
-    overview,
+    overviews,
     samples_line,
     status_of_experiment,
     status_text,
     time_line,
 )
 from evalve.show.samples import Choice, chosen, samples_text
+from evalve.show.side_by_side import side_by_side_text
 from evalve.show.tables import Column, shortened, table, visible
 from evalve.tallies import MetricValue
 
@@ -71,21 +74,28 @@ def list_json(experiments: Sequence[ExperimentInfo]) -> str:
 
 
 def show_text(
-    store: Store, name: str, *, evaluation: str | None, choice: Choice, width: int | None
+    store: Store,
+    name: str,
+    *,
+    evaluation: str | None,
+    choice: Choice,
+    width: int | None,
+    by: Sequence[str] | None = None,
 ) -> Iterator[str]:
     """The experiment line by line: each evaluation's scores first, then its samples."""
     experiment = experiment_named(store, name)
-    evaluations = evaluations_of(store, experiment.name, evaluation)
+    found = overviews(store, experiment, evaluations_of(store, experiment.name, evaluation), by)
     status, written = status_text(experiment), figures.when(experiment.updated_at)
     yield f"{visible(experiment.name)} · {status} · {written}"
-    for one in evaluations:
+    yield from side_by_side_text(found, width=width, full=choice.full)
+    for one in found:
         yield ""
-        yield from overview_text(overview(store, experiment, one), full=choice.full)
+        yield from overview_text(one, full=choice.full, width=width)
         yield ""
         yield from samples_text(store, one.info, choice, width=width)
 
 
-def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
+def overview_text(one: Overview, *, full: bool = False, width: int | None = None) -> Iterator[str]:
     yield visible(one.label)
     yield f"  status    {visible(one.status)}"
     yield f"  samples   {samples_line(one.info)}{_asked_for(one.runs)}"
@@ -93,7 +103,7 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
         yield f"  left out  {figures.left_out(one.info.left_out)}"
     yield f"  time      {time_line(one.info)}"
     for who, made in figures.calls_by_role(calls_made(one.runs)):
-        yield f"  {who:<10}{made}"
+        yield f"  {who:<9} {made}"
     if agents := agents_run(one.runs):
         yield f"  agents    {figures.agents(agents)}"
     if one.failure_kinds:
@@ -113,11 +123,13 @@ def overview_text(one: Overview, *, full: bool = False) -> Iterator[str]:
     if one.metrics:
         yield ""
         yield from metrics_text(one.metrics)
+    if one.info.failed:
+        yield from failures_text(one)
+    yield from passes_text(one.passes, one.info, width=width)
     if one.misses:
         yield ""
         yield from misses_text(one.misses)
-    if one.info.failed:
-        yield from failures_text(one)
+    yield from groups_text(one.groups, width=width, full=full)
 
 
 def metrics_text(metrics: Sequence[MetricValue]) -> list[str]:
@@ -146,6 +158,8 @@ def failures_text(one: Overview) -> Iterator[str]:
     noun = "sample" if counted == 1 else "samples"
     sentence = f"  {one.info.failed} of {counted} {noun} failed: not counted above"
     bounded = [(metric, each) for metric in one.metrics if (each := bounds(metric, one.info)) is not None]
+    once = [each for each in bounded if each[0].observations <= one.info.done]
+    bounded = once or bounded  # of scores about parts of a sample, only where there are no others
     if len(bounded) == 1:
         yield f"{sentence}; {_worst_and_best(*bounded[0][1])}"
         return
@@ -183,16 +197,18 @@ def _decisions(run: RunInfo, *, full: bool) -> Iterator[str]:
         )
 
 
-def show_json(store: Store, name: str, *, evaluation: str | None, choice: Choice) -> Iterator[str]:
+def show_json(
+    store: Store, name: str, *, evaluation: str | None, choice: Choice, by: Sequence[str] | None = None
+) -> Iterator[str]:
     """The same for machines, in pieces, so that an experiment of any size is written in little memory."""
     experiment = experiment_named(store, name)
-    evaluations = evaluations_of(store, experiment.name, evaluation)
+    found = overviews(store, experiment, evaluations_of(store, experiment.name, evaluation), by)
     head = {**asdict(experiment), "experiment": experiment.name, "status": status_of_experiment(experiment)}
     for key in ("name", "evaluations"):
         del head[key]
     yield json.dumps(head)[:-1] + ', "evaluations": ['
-    for place, one in enumerate(evaluations):
-        yield ("," if place else "") + json.dumps(_as_plain(overview(store, experiment, one)))[:-1]
+    for place, one in enumerate(found):
+        yield ("," if place else "") + json.dumps(_as_plain(one))[:-1]
         yield ', "samples": ['
         records = islice(chosen(store, one.info, choice), choice.limit)
         for number, record in enumerate(records):
@@ -222,6 +238,9 @@ def _as_plain(one: Overview) -> dict[str, Any]:
         "failure_kinds": dict(one.failure_kinds),
         "skip_reasons": dict(one.skip_reasons),
         "misses": {name: dict(counts) for name, counts in one.misses.items()},
+        "calls": {role or "own": made for role, made in split_roles(calls_made(one.runs)).items() if made},
+        "groups": groups_plain(one.groups),
+        "passes": passes_plain(one.passes, one.info),
         "runs": [_run(run) for run in one.runs],
     }
 
@@ -260,6 +279,6 @@ def _run(run: RunInfo) -> dict[str, Any]:
     }
 
 
-def _sample(record: Record, one: Labelled) -> Mapping[str, Any]:
+def _sample(record: Record, one: Overview) -> Mapping[str, Any]:
     history = [asdict(each) for each in record.history]
     return {**export_row(record, one.label), "history": history}

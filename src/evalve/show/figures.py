@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from evalve.contracts import AgentTotals, split_roles
+from evalve.contracts import ABOUT, AgentTotals, split_roles
 from evalve.records import failed_in_words
 
 
@@ -21,6 +21,11 @@ def value(number: float | int | None) -> str:
     if 0 < size < 0.001 or size >= 1e7:
         return f"{number:.3g}"
     return _not_whole(number, 3 if size < 10 else 2 if size < 100 else 1)
+
+
+def short_value(number: float) -> str:
+    """A share with two decimals, for tables with many of them."""
+    return _not_whole(number, 2) if abs(number) < 10 else value(number)
 
 
 def _not_whole(number: float, decimals: int) -> str:
@@ -164,9 +169,8 @@ def calls(made: Mapping[str, float]) -> str:
     if passed and not asked:
         return passed[0]
     parts = [plural(asked, "call") + (f", {cached} of them cached" if cached else "")]
-    tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
-    parts.append(f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,} tokens")
-    parts.append(_cost(made))
+    parts.append(f"{tokens(made)} tokens")
+    parts.append(cost(made))
     for name, word in (("retries", "retries"), ("refusals", "refused")):
         if made.get(name):
             parts.append(f"{int(made[name])} {word}")
@@ -176,13 +180,33 @@ def calls(made: Mapping[str, float]) -> str:
 
 
 def calls_by_role(made: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name."""
-    for role, own in split_roles(made).items():
-        if any(own.values()):
-            yield role or "calls", calls(own)
+    """Who made calls, and what they came to: `calls` for the sample's own, else the role's name.
+
+    The parts of the sample's own calls come right after them, indented; what has no role is `others`.
+    """
+    by_role = split_roles(made)
+    own = by_role.pop("")
+    if any(own.values()):
+        yield "calls", calls(own)
+    parts = {role: figures for role, figures in by_role.items() if role not in ABOUT}
+    rest = {name: own[name] - sum(part.get(name, 0) for part in parts.values()) for name in own}
+    if parts and (rest.get("requests") or rest.get("cached")):
+        parts["others"] = rest
+    for role, figures in parts.items():
+        if any(figures.values()):
+            yield f"  {role}", calls(figures)
+    for role, figures in by_role.items():
+        if role in ABOUT and any(figures.values()):
+            yield role, calls(figures)
 
 
-def _cost(made: Mapping[str, float]) -> str:
+def tokens(made: Mapping[str, float]) -> str:
+    """`12,345 + 3,210`: read and written."""
+    tokens_in = sum(made.get(name, 0) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
+    return f"{int(tokens_in):,} + {int(made.get('output_tokens', 0)):,}"
+
+
+def cost(made: Mapping[str, float]) -> str:
     known = f"{made.get('cost_usd', 0.0):.4f} USD"
     if not made.get("unpriced"):
         return known

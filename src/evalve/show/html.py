@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from evalve.records import Record
 from evalve.show import figures
-from evalve.show.misses import miss_rows
+from evalve.show.breakdown.groups import group_rows
+from evalve.show.breakdown.misses import miss_rows
 from evalve.show.overview import Overview, metric_text, samples_line, skip_reason, time_line
 from evalve.show.samples import asked, scores_text, status_text
 from evalve.show.tables import shortened, visible
@@ -26,6 +27,7 @@ def overview_html(one: Overview, *, verdict: Sequence[str], records: Iterable[Re
         f"<p>{figures.left_out(one.info.left_out)}</p>" if one.info.left_out else "",
         table_html(["evaluator", "metric", "value [95% interval]", "samples"], metrics) if metrics else "",
         table_html(["miss", *one.misses], miss_rows(one.misses)) if one.misses else "",
+        *(table_html([f"by {each.key}", *each.evaluators], group_rows(each)) for each in one.groups),
         *(f"<p><b>not passed</b>: {escaped(problem)}</p>" for problem in verdict),
         table_html(["sample", "status", "scores or failure", "time", "prompt or row"], map(_cells, records)),
     ]

@@ -10,8 +10,9 @@ from evalve.contracts import Store
 from evalve.metrics import as_number
 from evalve.records import Record
 from evalve.show import figures
+from evalve.show.breakdown.groups import group_rows
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
-from evalve.show.overview import Overview, metric_text, overview, samples_line, status_text
+from evalve.show.overview import Overview, metric_text, overviews, samples_line, status_text
 from evalve.show.samples import LIMIT, Choice, chosen
 from evalve.show.tables import shortened, visible
 
@@ -19,18 +20,24 @@ _REASON_WIDTH = 200
 
 
 def show_markdown(
-    store: Store, name: str, *, evaluation: str | None, limit: int | None = None
+    store: Store,
+    name: str,
+    *,
+    evaluation: str | None,
+    limit: int | None = None,
+    by: Sequence[str] | None = None,
 ) -> Iterator[str]:
-    """Scores of each evaluation, misses by kind, then the samples that are wrong and those that broke."""
+    """Scores of each evaluation, misses by kind, shares by tool, then samples that are wrong or broke."""
     experiment = experiment_named(store, name)
     labelled = evaluations_of(store, experiment.name, evaluation)
-    found = [overview(store, experiment, one) for one in labelled]
+    found = overviews(store, experiment, labelled, by)
     yield f"## {_cell(experiment.name)}"
     yield ""
     yield f"{status_text(experiment)} · {figures.when(experiment.updated_at)}"
     yield ""
     yield from _scores(found)
     yield from _misses(found)
+    yield from _groups(found)
     at_most = LIMIT if limit is None else limit
     yield from _samples("Wrong", store, labelled, Choice("failed"), at_most)
     yield from _samples("Broken", store, labelled, Choice("errors"), at_most)
@@ -60,6 +67,13 @@ def _misses(found: Sequence[Overview]) -> Iterator[str]:
     rows = [[kind, *(str(counts[kind] or "–") for counts in together.values())] for kind in kinds]
     yield ""
     yield from _table(["miss", *together], rows)
+
+
+def _groups(found: Sequence[Overview]) -> Iterator[str]:
+    for one in found:
+        for grouping in one.groups:
+            yield ""
+            yield from _table([f"{one.label} by {grouping.key}", *grouping.evaluators], group_rows(grouping))
 
 
 def _samples(

@@ -6,18 +6,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from evalve.contracts import AgentTotals, EvaluationInfo, ExperimentInfo, RunInfo, Store
-from evalve.records import Record
+from evalve.errors import NotFound
+from evalve.options import suggestion
+from evalve.records import GROUPED_BY, Record
 from evalve.show import figures
+from evalve.show.breakdown.counting import Breakdown
+from evalve.show.breakdown.groups import Groups
+from evalve.show.breakdown.misses import Misses
+from evalve.show.breakdown.passes import Passes
 from evalve.show.finding import Labelled
-from evalve.show.misses import MissCounting, Misses
 from evalve.summary import summarise
 from evalve.tallies import MetricValue
 
 # a mean of right and wrong: what a failed sample could have made of it is known
 _PROPORTIONS = frozenset({"accuracy"})
+_SUGGESTED_FROM = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +39,54 @@ class Overview:
     skip_reasons: Mapping[str, int]
     runs: Sequence[RunInfo]
     misses: Misses = field(default_factory=dict)
+    groups: Groups = ()
+    passes: Passes = field(default_factory=Passes)
 
     @property
     def speed_up(self) -> float | None:
         return speed_up(self.info)
 
 
-def overview(store: Store, experiment: ExperimentInfo, one: Labelled) -> Overview:
+def overviews(
+    store: Store, experiment: ExperimentInfo, evaluations: Sequence[Labelled], by: Sequence[str] | None = None
+) -> list[Overview]:
+    """One for each evaluation; `by` says by which keys of their metadata scores are grouped."""
+    found = [overview(store, experiment, one, by=by or GROUPED_BY) for one in evaluations]
+    for key in by or ():
+        if not any(grouping.key == key for one in found for grouping in one.groups):
+            known = _metadata_keys(store, evaluations)
+            hint = suggestion(key, known) or (f"; they have: {', '.join(known)}" if known else "")
+            raise NotFound(f"no score of experiment {experiment.name!r} has {key!r} in its metadata{hint}")
+    return found
+
+
+def _metadata_keys(store: Store, evaluations: Sequence[Labelled]) -> list[str]:
+    first = (islice(store.observations(one.info.id), _SUGGESTED_FROM) for one in evaluations)
+    scores = (score for observations in first for _, _, several in observations for score in several)
+    return list(dict.fromkeys(str(key) for score in scores for key in score.metadata))
+
+
+def overview(
+    store: Store, experiment: ExperimentInfo, one: Labelled, *, by: Sequence[str] = GROUPED_BY
+) -> Overview:
     runs = store.runs(one.info.id)
-    counting = MissCounting(partial(store.observations, one.info.id))
+    breakdown = Breakdown(partial(store.observations, one.info.id), by, repeats=repeats_of(runs))
     return Overview(
         label=one.label,
         info=one.info,
         status=status_of(one.info, runs, experiment.running),
-        metrics=summarise(counting.observations, stored=one.info.metrics),
+        metrics=summarise(breakdown.observations, stored=one.info.metrics),
         failure_kinds=failure_kinds(store, one.info),
         skip_reasons=skip_reasons(store, one.info),
         runs=runs,
-        misses=counting.misses(),
+        misses=breakdown.misses,
+        groups=breakdown.groups,
+        passes=breakdown.passes,
     )
+
+
+def repeats_of(runs: Sequence[RunInfo]) -> int:
+    return max((run.options.get("repeat") or 1 for run in runs), default=1)
 
 
 def status_of(info: EvaluationInfo, runs: Sequence[RunInfo], running: str | None) -> str:

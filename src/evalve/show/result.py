@@ -10,12 +10,12 @@ from typing import Any, Literal
 from evalve.contracts import INSUFFICIENT, EvaluationInfo, Store
 from evalve.errors import OptionError
 from evalve.records import Record
+from evalve.show.breakdown.counting import Breakdown
 from evalve.show.experiment import overview_text
 from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
 from evalve.show.figures import text_of
 from evalve.show.html import overview_html
-from evalve.show.misses import counted_misses
-from evalve.show.overview import Overview, failure_kinds, skip_reasons, status_of
+from evalve.show.overview import Overview, failure_kinds, repeats_of, skip_reasons, status_of
 from evalve.show.samples import Choice, samples_text
 from evalve.show.tables import visible
 from evalve.summary import as_table
@@ -88,7 +88,11 @@ class EvaluationResult:
     @property
     def misses(self) -> dict[str, dict[str, int]]:
         """How often which kind of thing was wrong: `misses["tool_call_match"]["missing"]`."""
-        return counted_misses(partial(self._store.observations, self._info.id))
+        return {name: dict(counts) for name, counts in self._breakdown().misses.items()}
+
+    def _breakdown(self) -> Breakdown:
+        repeats = repeats_of(self._store.runs(self._info.id))
+        return Breakdown(partial(self._store.observations, self._info.id), repeats=repeats).read_all()
 
     def __iter__(self) -> Iterator[Record]:
         return self._store.records(self._info)
@@ -129,6 +133,7 @@ class EvaluationResult:
         return overview_html(self._overview(), verdict=self.problems, records=shown)
 
     def _overview(self) -> Overview:
+        breakdown = self._breakdown()
         return Overview(
             label=f"{self.evaluation} in experiment {self.experiment}",
             info=self._info,
@@ -137,7 +142,9 @@ class EvaluationResult:
             failure_kinds=failure_kinds(self._store, self._info),
             skip_reasons=skip_reasons(self._store, self._info),
             runs=(),
-            misses=self.misses,
+            misses=breakdown.misses,
+            groups=breakdown.groups,
+            passes=breakdown.passes,
         )
 
     def to_pandas(self) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from evalve.contracts import EvaluationInfo, Store
 from evalve.metrics import as_number
 from evalve.records import Failure, FailureClass, Record, Score, Status
 from evalve.show import figures
 from evalve.show.overview import skip_reason
+from evalve.show.sample.conversation import conversation_lines, is_conversation, what_was_wrong
 from evalve.show.tables import Column, block, table, visible, width_of
 
 Which = Literal["all", "errors", "failed", "skipped"]
@@ -125,11 +126,17 @@ def _table(records: Sequence[Record], which: Which, width: int | None) -> list[s
             figures.duration(record.wall_s),
             *([] if answers else [str(record.tries)]),
             asked(record),
-            *([figures.text_of(record.response)] if answers else []),
+            *([_answer(record)] if answers else []),
         ]
         for record in records
     ]
     return table(columns, rows, width=width)
+
+
+def _answer(record: Record) -> str:
+    if is_conversation(record.response):
+        return what_was_wrong(record.response)
+    return figures.text_of(record.response)
 
 
 def _score_columns(names: Sequence[str]) -> list[Column]:
@@ -147,11 +154,22 @@ def _score_cells(record: Record, names: Sequence[str]) -> list[str]:
     if not _fit_in_columns(names):
         return [scores_text(record) or "–"]
     values = {name: [score.value for score in record.scores if score.name == name] for name in names}
-    return [", ".join(map(figures.score_text, several)) or "–" for several in values.values()]
+    return [_values_text(several) or "–" for several in values.values()]
 
 
 def scores_text(record: Record) -> str:
-    return ", ".join(f"{score.name} {figures.score_text(score.value)}" for score in record.scores)
+    """`success False, turn 3/4`."""
+    values: dict[str, list[Any]] = {}
+    for score in record.scores:
+        values.setdefault(score.name, []).append(score.value)
+    return ", ".join(f"{name} {_values_text(several)}" for name, several in values.items())
+
+
+def _values_text(values: Sequence[Any]) -> str:
+    """One as it is; of several that are right or wrong, how many are right."""
+    if len(values) > 1 and all(isinstance(value, bool) for value in values):
+        return figures.out_of(sum(values), len(values))
+    return ", ".join(map(figures.score_text, values))
 
 
 def status_text(record: Record) -> str:
@@ -202,7 +220,11 @@ def _in_full(record: Record) -> Iterator[str]:
         yield f"  {visible(score.name)}: {visible(figures.score_text(score.value))}{_metadata(score)}"
     if record.failure is not None:
         yield from block(_why(record, record.failure), indent="  ")
-    for name, content in (("prompt", record.prompt), ("response", record.response), ("row", record.row)):
+    contents = {"prompt": record.prompt, "response": record.response, "row": record.row}
+    if is_conversation(record.response):
+        yield from conversation_lines(record.response, full=True)
+        contents = {"row": record.row}
+    for name, content in contents.items():
         if content is not None:
             yield f"  {name}:"
             yield from block(figures.text_of(content), indent="    ")

@@ -241,7 +241,7 @@ def _trouble_parts(tally: Tally, style: Style, *, with_classes: bool) -> list[_P
     if waiting := _waiting(tally):
         parts.append(_Part(7, 3, (f"waiting: {legible(waiting, style)}",), YELLOW))
     if spent := tally.spent():
-        parts.append(_Part(7, 6, (spent,)))
+        parts.append(_Part(7, 6, (spent, spent.partition(" (")[0])))  # by role where there is room
     return parts
 
 

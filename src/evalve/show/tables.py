@@ -49,6 +49,11 @@ def table(
     return [indent + line for line in (header, rule, *(_line(row, columns, widths) for row in cells))]
 
 
+def fits(lines: Sequence[str], width: int | None) -> bool:
+    """Whether a table is no wider than that; `None` for no limit."""
+    return width is None or all(width_of(line) <= width for line in lines)
+
+
 def _taken(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 

@@ -69,7 +69,8 @@ class ScopeLimiter:
         if sample.account is not None:
             sample.account.scopes.add(self._call.scope)
         permit = await sample.held(admitted, WAITS_FOR_LIMITS)
-        sample.calls.in_role(sample.role).waited_s += permit.waited_s
+        for log in sample.calls.counting(sample.role):
+            log.waited_s += permit.waited_s
         if sample.account is not None:
             sample.account.note_admitted(permit.scope, permit.started_at_s, permit.cost)
         return permit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalve.show.dialogue import Asked, answered, asked
+from evalve.show.sample.dialogue import Asked, answered, asked
 
 
 def asked_json(**request: Any) -> Asked:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from evalve.show import figures
-from evalve.show.dialogue import Asked, answered, asked
+from evalve.show.sample.dialogue import Asked, answered, asked
 from evalve.show.tables import block, visible
 
 _LINES = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evalve.show.timeline import timeline
+from evalve.show.sample.timeline import timeline
 
 STARTED_AT = "2026-11-03T14:02:00+00:00"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from evalve.show.breakdown.counting import Breakdown
 from evalve.show.experiment import show_json, show_text
-from evalve.show.misses import counted_misses
 from evalve.show.result import EvaluationResult
 from evalve.show.samples import Choice
 from evalve.storage import open_store
@@ -69,5 +69,5 @@ def test_foreign_metadata_of_that_name_breaks_nothing() -> None:
     store = open_store("memory://")
     bad = {"name": "own", "value": 1, "metrics": [], "metadata": {"miss_counts": ["x"]}}
     evaluation = record(store, "own", {"sample_id": "a", "repeat": 0, "wall_s": 0.1, "scores": [bad]})
-    assert counted_misses(lambda: store.observations(evaluation)) == {}
+    assert Breakdown(lambda: store.observations(evaluation)).read_all().misses == {}
     store.close()

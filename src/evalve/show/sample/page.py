@@ -17,8 +17,10 @@ from evalve.records import Failure, Record
 from evalve.show import figures
 from evalve.show.exporting import export_row
 from evalve.show.finding import evaluations_of, experiment_named
+from evalve.show.overview import repeats_of
+from evalve.show.sample.conversation import conversation_lines, is_conversation
+from evalve.show.sample.timeline import timeline
 from evalve.show.tables import block, visible
-from evalve.show.timeline import timeline
 
 _SUGGESTED_FROM = 1000
 _WITHOUT_TEXTS = RecordQuery(with_texts=False)
@@ -67,7 +69,7 @@ def find_sample(store: Store, wanted: Wanted) -> list[Found]:
 
 def _records_of(store: Store, info: EvaluationInfo, sample_id: str) -> Iterator[Record]:
     """Those of every repeat, each looked up: reading all records would take long where there are many."""
-    repeats = max((run.options.get("repeat") or 1 for run in store.runs(info.id)), default=1)
+    repeats = repeats_of(store.runs(info.id))
     for repeat in count():
         try:
             yield store.record_of(info, sample_id, repeat)
@@ -106,7 +108,8 @@ def _in_full(one: Found, *, full: bool) -> Iterator[str]:
         parts.append(f"repeat {record.repeat}")
     yield visible(" · ".join(parts))
     yield from _facts(record)
-    yield from _contents(record)
+    yield from _scores(record, full=full)
+    yield from _contents(record, full=full)
     if not one.events:
         yield "  trace     no events"
         return
@@ -130,7 +133,7 @@ def _facts(record: Record) -> Iterator[str]:
         outcome = visible(one.error) if one.error else "done"
         yield f"  try {number:<6}{figures.duration(one.wall_s)}, {outcome}"
     for who, made in figures.calls_by_role(record.calls or {}):
-        yield f"  {who:<10}{made}"
+        yield f"  {who:<9} {made}"
     for name, noted in (record.lent or {}).items():
         if name == "agents" and isinstance(noted, list):
             for run in noted:
@@ -139,14 +142,34 @@ def _facts(record: Record) -> Iterator[str]:
             yield visible(f"  lent      {name}: {figures.text_of(noted)}")
 
 
-def _contents(record: Record) -> Iterator[str]:
+def _scores(record: Record, *, full: bool) -> Iterator[str]:
+    """Where a name has several that are right or wrong, as for each turn, right ones are only counted."""
+    by_name: dict[str, list[Any]] = {}
     for score in record.scores:
+        by_name.setdefault(score.name, []).append(score.value)
+    told: set[str] = set()
+    for score in record.scores:
+        values = by_name[score.name]
+        if len(values) > 1 and not full and all(value in (True, False, None) for value in values):
+            if score.name not in told:
+                told.add(score.name)
+                right = figures.out_of(sum(map(bool, values)), len(values))
+                yield visible(f"  score     {score.name}: {right}")
+            if score.value:
+                continue
         metadata = f"  {figures.text_of(score.metadata)}" if score.metadata else ""
         yield visible(f"  score     {score.name}: {figures.score_text(score.value)}{metadata}")
+
+
+def _contents(record: Record, *, full: bool) -> Iterator[str]:
     if record.failure is not None:
         yield "  failure" if record.status == "failed" else "  skipped"
         yield from block(_failure_text(record.failure), indent="    ")
-    for name, content in (("row", record.row), ("prompt", record.prompt), ("response", record.response)):
+    contents = {"row": record.row, "prompt": record.prompt, "response": record.response}
+    if is_conversation(record.response):
+        yield from conversation_lines(record.response, full=full)
+        contents = {"row": record.row} if full else {}
+    for name, content in contents.items():
         if content is not None:
             yield f"  {name}"
             yield from block(figures.text_of(content), indent="    ")

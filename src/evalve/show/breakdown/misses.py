@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
-from evalve.contracts import Observation
-from evalve.records import MISS_COUNTS
+from evalve.records import MISS_COUNTS, Score
 from evalve.show.tables import Column, table
 
 Misses = Mapping[str, Mapping[str, int]]
@@ -14,33 +13,24 @@ Misses = Mapping[str, Mapping[str, int]]
 
 
 class MissCounting:
-    """Counts while others read the same observations; a second reading begins anew."""
+    """Takes scores, one after another."""
 
-    def __init__(self, read: Callable[[], Iterable[Observation]]) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
-    def observations(self) -> Iterator[Observation]:
-        self._counts = {}
-        for observation in self._read():
-            for score in observation[2]:
-                if score.name not in self._counts:  # also without misses: evaluators keep their order
-                    self._counts[score.name] = Counter()
-                counts = score.metadata.get(MISS_COUNTS)
-                if isinstance(counts, Mapping):
-                    said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
-                    self._counts[score.name].update(said)
-            yield observation
+    def evaluator(self, name: str) -> None:
+        """There is one of that name: evaluators keep their order, also those without misses."""
+        if name not in self._counts:
+            self._counts[name] = Counter()
+
+    def add(self, score: Score) -> None:
+        counts = score.metadata.get(MISS_COUNTS)
+        if isinstance(counts, Mapping):
+            said = {str(kind): n for kind, n in counts.items() if isinstance(n, int)}
+            self._counts[score.name].update(said)
 
     def misses(self) -> dict[str, dict[str, int]]:
         return {name: dict(_most_first(counts)) for name, counts in self._counts.items() if counts}
-
-
-def counted_misses(read: Callable[[], Iterable[Observation]]) -> dict[str, dict[str, int]]:
-    counting = MissCounting(read)
-    for _ in counting.observations():
-        pass
-    return counting.misses()
 
 
 def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ import pytest
 
 from evalve.contracts import Store
 from evalve.errors import NotFound, StorageError
-from evalve.show.one_sample import Wanted, find_sample, sample_json, sample_text, save_files
+from evalve.show.sample.page import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.storage import open_store
 from recorded import done, failed, record
 

@@ -1,0 +1,1 @@
+"""What the scores of an evaluation say beside its metrics: misses, groups, repeats."""
