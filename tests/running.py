@@ -45,6 +45,7 @@ def runnable(
     experiment: str = "exp",
     key: str = "eval_x.py::eval_x",
     lenders: Mapping[str, Lender] | None = None,
+    lane: Callable[[Mapping[str, Any]], str] | None = None,
     **options: Any,
 ) -> Runnable:
     """The function over the rows, with the options as keyword arguments."""
@@ -62,6 +63,7 @@ def runnable(
         retries=retries,
         require=tuple(require),
         lenders=lenders or {},
+        lane=lane,
     )
 
 

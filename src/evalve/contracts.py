@@ -739,6 +739,20 @@ Ended = Outcome | Literal["retried"]
 """How a try ended: as its record says, or with another try to follow."""
 
 
+class LaneView(Protocol):
+    """Attempts that run one after another (`Runnable.lane`), as one of them sees them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def repeat(self) -> int:
+        """Each repeat of a lane is a lane of its own."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no other attempt follows, as far as rows have been read."""
+
+
 @dataclass(slots=True)  # not frozen: there is one for every try, and freezing triples its cost
 class SampleContext:
     """What code called by a sample may know about it and ask for, and where it leaves what it learnt."""
@@ -776,6 +790,8 @@ class SampleContext:
     """What was answered, so that only scores are missing: by this run, or by an earlier one that recorded it.
 
     Whoever asks notes it here, and asks nobody where it is there (`Runnable.scores_answers`)."""
+    lane: LaneView | None = None
+    """Whose turn it is; `None` where the evaluation has no lanes."""
     keep: Callable[[SampleContext], Awaitable[None]] | None = None
     """The runner's own: stores what there is of the attempt."""
 
@@ -890,6 +906,10 @@ class Lender(Protocol):
     It may have `async run_begins(at_once)`, awaited before a run of the evaluation, to get ready or to
     refuse; `at_once` is how many attempts there may be, or `None`. Then it has `async run_ends()` as well,
     awaited after the run whatever happened: a text that it returns is told.
+
+    It may say `kept_through`: `lane` where attempts of one lane are lent the same thing, one after another, and
+    find what those before them left; `run` where all are, which makes one lane of them. As that is lost when
+    the run ends, a lane that was not recorded to its end runs again from its first attempt.
     """
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:
@@ -1004,3 +1024,6 @@ class Runnable:
     """The file that declares the function, or `None` at an interactive prompt."""
     scores_answers: bool = False
     """Whether `call` scores an answer that `SampleContext.answer` has, without what the lenders lend."""
+    lane: Callable[[Mapping[str, Any]], str] | None = None
+    """Tells a row's lane: attempts of one lane run one after another, in dataset order, lanes beside each
+    other."""

@@ -6,6 +6,7 @@ the rest as fixtures and a direct call runs the whole evaluation.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -19,6 +20,7 @@ from evalve.contracts import EvaluationSpec, Runnable, Strategy
 from evalve.declare.captured import captured_values
 from evalve.declare.datasets import Dataset
 from evalve.declare.fingerprint import defined_twice, defines, fingerprint
+from evalve.declare.lanes import Lane, lane_function, lane_parts
 from evalve.declare.lenders import lenders_among, settings_of
 from evalve.declare.scripts import declared_in_script
 from evalve.errors import DeclarationError
@@ -47,6 +49,7 @@ class Evaluation:
     storage: Any = None
     captured: Mapping[str, str] = field(default_factory=dict)
     """What the function captured from the one around it, as it was at the declaration."""
+    lane: Lane | None = None
 
     @property
     def is_async(self) -> bool:
@@ -89,7 +92,9 @@ class Evaluation:
             key=key,
             name=self.name + variant,
             columns=self.columns,
-            fingerprint=fingerprint(self.function, self.columns, self.captured) | settings_of(lenders),
+            fingerprint=fingerprint(self.function, self.columns, self.captured)
+            | settings_of(lenders)
+            | lane_parts(self.lane),
         )
         bound = (
             functools.partial(self.function, *leading, **arguments) if leading or arguments else self.function
@@ -109,6 +114,7 @@ class Evaluation:
             leading=leading,
             path=None if self.path is None else str(self.path),
             variant=parameters or {},
+            lane=lane_function(self.lane, self.where),
         )
 
 
@@ -122,6 +128,7 @@ class ForEach:
         concurrency: Strategy | None = None,
         retries: Any = None,
         storage: Any = None,
+        lane: Lane | None = None,
         **options: Any,
     ) -> None:
         if concurrency is not None and not callable(getattr(concurrency, "execute", None)):
@@ -136,13 +143,20 @@ class ForEach:
         self._concurrency = concurrency
         self._retries = retries
         self._storage = storage
+        self._lane = lane
+        lane_function(lane, caller())
         self._options = from_mapping(options, said_by=f"{caller()}: ForEach")
 
     def __call__(
-        self, columns: str | list[str] | tuple[str, ...], dataset: Any = None
+        self, columns: str | list[str] | tuple[str, ...], dataset: Any = None, *, lane: Lane | None = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         source = dataset if dataset is not None else self._dataset
-        return functools.partial(self._declared, _column_names(columns, caller()), source)
+        declaring = self
+        if lane is not None:
+            lane_function(lane, caller())
+            declaring = copy.copy(self)
+            declaring._lane = lane
+        return functools.partial(declaring._declared, _column_names(columns, caller()), source)
 
     def __getattr__(self, name: str) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
         """`foreach.NAME(...)`: a dataset that an installed package registers in `evalve.datasets`."""
@@ -212,6 +226,7 @@ class ForEach:
             require=getattr(function, "__evalve_require__", ()),
             storage=self._storage,
             captured=captured_values(function),
+            lane=self._lane,
         )
         return _callable(evaluation, signature)
 

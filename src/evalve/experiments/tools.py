@@ -12,7 +12,7 @@ import yaml
 from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import definitions
 from evalve.experiments.resolving import Entry
-from evalve.experiments.templates import TemplateProblem, columns_of
+from evalve.declare.templates import TemplateProblem, columns_of
 from evalve.jsontext import as_text
 
 

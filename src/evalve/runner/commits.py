@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from evalve.contracts import RecordDraft, RunningStore, Tally
 
@@ -30,18 +31,25 @@ class Commits:
         self._on_their_way = 0
         self._room = asyncio.Event()
         self._callbacks: dict[int, Callbacks] = {}
+        self._awaited: dict[int, asyncio.Future[None]] = {}
         self._calling_back: set[asyncio.Future[None]] = set()
 
     def owed(self) -> int:
         """Records that are not committed yet, and callbacks that have not returned."""
         return self._on_their_way + len(self._calling_back)
 
-    async def add(self, draft: RecordDraft, callbacks: Callbacks = ()) -> None:
-        """Return when the record is on its way; what it comes to is counted later."""
+    async def add(self, draft: RecordDraft, callbacks: Callbacks = (), *, is_awaited: bool = False) -> None:
+        """Return when the record is on its way; what it comes to is counted later.
+
+        Where it `is_awaited`, return when it is committed.
+        """
         self._on_their_way += 1
         if callbacks:
             self._callbacks[id(draft)] = callbacks
         self._store.add(draft, self)
+        if is_awaited:
+            committed = self._awaited[id(draft)] = self._loop.create_future()
+            await committed
         while self._on_their_way > MOST_UNCOMMITTED:
             self._room.clear()
             await self._room.wait()
@@ -51,6 +59,10 @@ class Commits:
         kept = _Kept(self._loop)
         self._store.add(draft, kept)
         await kept.told
+
+    def replace(self, draft: RecordDraft) -> None:
+        """Put it in the place of an earlier record; nothing of this run counts it."""
+        self._store.add(draft, _Replacing(self._loop, self.on_error))
 
     def call_back(self, callbacks: Callbacks) -> None:
         """In a thread, because they may take long: removing a directory, for one."""
@@ -82,6 +94,10 @@ class Commits:
             callbacks = self._callbacks.pop(id(draft), ())
             if error is None:  # else what would be undone is all that there is of the sample
                 self.call_back(callbacks)
+        for draft in drafts if self._awaited else ():
+            awaited = self._awaited.pop(id(draft), None)
+            if awaited is not None and not awaited.done():
+                awaited.set_result(None)
         self._on_their_way -= len(drafts)
         self.on_commit()
         self._room.set()
@@ -111,3 +127,15 @@ def _called(callback: Callable[[], None]) -> None:
         callback()
     except Exception as error:  # the record is safe: what follows it must not end the run
         _LOG.warning("after a record was committed: %s: %s", type(error).__name__, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacing:
+    """Told of records that nobody counts."""
+
+    loop: asyncio.AbstractEventLoop
+    on_error: Callable[[BaseException], None]
+
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        if error is not None:
+            self.loop.call_soon_threadsafe(self.on_error, error)

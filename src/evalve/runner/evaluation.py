@@ -46,9 +46,11 @@ from evalve.runner import usage
 from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
+from evalve.runner.lanes import keeps_state, lane_of
 from evalve.runner.leaving import runs_on_this_loop
 from evalve.runner.loans import lenders_of_run
 from evalve.runner.plan import Plan
+from evalve.runner.replaying import outdated_drafts, replay_in_words
 from evalve.runner.retries import retry_policy
 from evalve.runner.sample import SampleRunner, SampleSettings
 from evalve.runner.telling import agents_in_words, telling_progress
@@ -189,6 +191,7 @@ class _Journey:
         self.rows = rows
         self.strategy = strategy
         self.engine = engine
+        in_lanes = lane_of(evaluation)
         self.plan = Plan(
             rows,
             store,
@@ -197,6 +200,8 @@ class _Journey:
             repeat=asked.repeat or 1,
             longest_first=asked.order == "auto",
             scores_answers=evaluation.scores_answers,
+            lane_of=in_lanes,
+            whole_lanes=keeps_state(evaluation),
         )
         self.run = RunInfo(
             id=uuid.uuid4().hex[:12],
@@ -246,9 +251,13 @@ class _Journey:
         tell_quiet = (lambda: "") if calls is None else calls.quiet
         self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed, tell_quiet=tell_quiet)
         self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
+        if in_lanes is not None:
+            self.plan.on_replay = self._replay
 
     async def travel(self, progress: Progress, give_up: Callable[[], None]) -> None:
         self.samples.tell = tell = partial(_note, self.tally, progress)
+        if self.plan.run_again:
+            tell(replay_in_words(self.tally.evaluation, self.plan.run_again))
         now = getattr(self.strategy, "concurrency", None)  # of an adaptive one
         self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
@@ -280,6 +289,11 @@ class _Journey:
                     await together.leave_the_rest()
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
+
+    def _replay(self) -> None:
+        for draft in outdated_drafts(self.plan.outdated, self.run):
+            self._commits.replace(draft)
+        self.samples.tell(replay_in_words(self.tally.evaluation, self.plan.run_again))
 
     @property
     def first_error(self) -> BaseException | None:

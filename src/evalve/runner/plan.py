@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from evalve.contracts import Placed, Rows, RunningStore
+from evalve.contracts import Known, Placed, Rows, RunningStore
 from evalve.records import Sample
+from evalve.runner.lanes import Lane, LaneOf, Lanes, row_of, turns_in
 
 CHUNK_IN_MEMORY = 256
 CHUNK_LAZY = 64
@@ -30,6 +31,9 @@ class Attempt:
     """What its calls came to when it failed in an earlier run."""
     is_answered: bool = False
     """An earlier run has an answer, and only lacks scores."""
+    lane: Lane | None = None
+    is_recorded: bool = False
+    """An earlier run has recorded it; it runs again if its lane does."""
 
     @property
     def runs_alone(self) -> bool:
@@ -54,7 +58,14 @@ class Plan:
         repeat: int,
         longest_first: bool,
         scores_answers: bool = False,
+        lane_of: LaneOf | None = None,
+        whole_lanes: bool = False,
     ) -> None:
+        """With `lane_of`, an attempt is handed out when the one before it in its lane is recorded.
+
+        With `whole_lanes`, a lane of which anything is missing runs again from its first attempt: what its
+        attempts leave to each other is lost when a run ends.
+        """
         self.exhausted = False
         self.rows_read = 0
         self.skipped = 0
@@ -64,6 +75,12 @@ class Plan:
         """What earlier runs died of, by sample and repeat."""
         self.has_moved = False
         """Whether recorded samples have got other places."""
+        self.run_again = 0
+        """Attempts that were recorded, and run again with their lanes."""
+        self.outdated: list[Attempt] = []
+        """Those of them that follow an attempt that is missing."""
+        self.on_replay: Callable[[], None] = lambda: None
+        """Called when both are known, before any attempt is handed out."""
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -78,6 +95,8 @@ class Plan:
         self._looked_ahead = False
         self._is_broken = False
         self._heap: list[tuple[float, int, int, Attempt]] = []
+        self._lanes = None if lane_of is None else Lanes(lane_of, longest_first=self._in_memory)
+        self._whole_lanes = whole_lanes and self._lanes is not None
 
     @property
     def total(self) -> int | None:
@@ -88,7 +107,8 @@ class Plan:
     @property
     def waiting(self) -> int:
         """How many attempts have been read and not taken."""
-        return len(self._queue) + len(self._heap) + len(self._suspects)
+        in_lanes = 0 if self._lanes is None else self._lanes.waiting
+        return len(self._queue) + len(self._heap) + len(self._suspects) + in_lanes
 
     @property
     def reads_at_once(self) -> bool:
@@ -100,7 +120,9 @@ class Plan:
         return self.exhausted and not self.waiting
 
     def take(self) -> Attempt | None:
-        """The next attempt, or `None` where rows must be read first."""
+        """The next attempt, or `None` where rows must be read first, or all lanes are busy."""
+        if self._lanes is not None:
+            return self._lanes.take(is_all_read=self.exhausted) if self._looked_ahead else None
         if self._heap and self._looked_ahead:
             return heapq.heappop(self._heap)[-1]
         if self._queue:
@@ -108,16 +130,24 @@ class Plan:
         return self._suspects.popleft() if self._suspects and self.exhausted and not self._heap else None
 
     def needs_rows(self) -> bool:
-        if self.exhausted:
-            return False
-        if not self._longest_first:
-            return not self._queue
+        if self.exhausted or self._whole_lanes:
+            return not self.exhausted
         look_ahead = LOOK_AHEAD_SIZED if self._in_memory else LOOK_AHEAD_LAZY
-        return len(self._heap) < (look_ahead // 2 if self._looked_ahead else look_ahead)
+        if self._lanes is not None and not self._in_memory:
+            return not self._lanes.has_free and self._lanes.waiting < look_ahead
+        if self._lanes is None and not self._longest_first:
+            return not self._queue
+        waiting = len(self._heap) if self._lanes is None else self._lanes.waiting
+        return waiting < (look_ahead // 2 if self._looked_ahead else look_ahead)
+
+    def ended(self, attempt: Attempt) -> bool:
+        """Whether the attempt's lane goes on, now that it has ended and is recorded."""
+        return self._lanes is not None and self._lanes.ended(attempt)
 
     def break_off(self) -> None:
         """The dataset broke: there is no more than what has been read."""
-        self.exhausted = self._looked_ahead = self._is_broken = True
+        self._is_broken = True
+        self._end()
 
     async def refill(self, at_most: int) -> None:
         """Read on until there is something to run, or the end."""
@@ -125,17 +155,27 @@ class Plan:
         while self.needs_rows():
             samples = await self._rows.next(CHUNK_IN_MEMORY if self._in_memory else lazily)
             if not samples:
-                self.exhausted = True
+                self._end()
                 break
             self.rows_read += len(samples)
             await self._admit(samples)
             lazily = min(2 * lazily, CHUNK_LAZY)  # all done before: they take no room, so go faster
         self._looked_ahead = True
 
+    def _end(self) -> None:
+        """There are no more rows."""
+        self.exhausted = self._looked_ahead = True
+        if self._whole_lanes and self._lanes is not None:
+            left_out, self.outdated = self._lanes.keep_unfinished()
+            self.skipped += left_out
+            self.run_again -= left_out
+            if self.run_again:
+                self.on_replay()
+
     async def _admit(self, samples: list[Sample]) -> None:
         keys = [(sample.id, repeat) for sample in samples for repeat in range(self._repeat)]
         known = await self._store.known(self._evaluation_id, keys)
-        attempts = []
+        attempts: list[Attempt] = []
         moved = []
         for sample in samples:
             has_changed = False
@@ -152,24 +192,46 @@ class Plan:
                 has_changed = has_changed or is_other_row
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
-                is_answered = self._scores_answers and was.is_answered and not is_other_row
-                if is_other_row or was.status in ("failed", "answered") or is_answered:
-                    failed_calls_json = None if is_other_row else was.failed_calls_json
-                    attempts.append(Attempt(sample, repeat, deaths, failed_calls_json, is_answered))
-                    self.failed_before += was.status == "failed" and not is_other_row
-                else:
-                    self.skipped += 1
+                self._admit_known(Attempt(sample, repeat, deaths), was, is_other_row, attempts)
             self.rows_changed += has_changed
         if moved:
             self.has_moved = True
             self._store.reindex(self._evaluation_id, list(dict.fromkeys(moved)))
-        if self.deaths:
+        if self.deaths and self._lanes is None:
             self._suspects.extend(attempt for attempt in attempts if attempt.runs_alone)
             attempts = [attempt for attempt in attempts if not attempt.runs_alone]
-        if self._longest_first:
+        if self._lanes is not None:
+            await self._admit_to_lanes(self._lanes, attempts)
+        elif self._longest_first:
             await self._admit_by_duration(attempts)
         else:
             self._queue.extend(attempts)
+
+    def _admit_known(self, attempt: Attempt, was: Known, is_other_row: bool, into: list[Attempt]) -> None:
+        """It runs again where another row stands there now, where it failed, or where a score is missing."""
+        is_answered = self._scores_answers and was.is_answered and not is_other_row
+        if is_other_row or was.status in ("failed", "answered") or is_answered:
+            attempt.failed_calls_json = None if is_other_row else was.failed_calls_json
+            attempt.is_answered = is_answered and not self._whole_lanes  # the answer alone leaves no state
+            self.failed_before += was.status == "failed" and not is_other_row
+            into.append(attempt)
+        elif self._whole_lanes:
+            attempt.is_recorded = True
+            self.run_again += 1
+            into.append(attempt)
+        else:
+            self.skipped += 1
+
+    async def _admit_to_lanes(self, lanes: Lanes, attempts: list[Attempt]) -> None:
+        """Weighed by what they took before, where that is asked for and known, else by their turns."""
+        durations: Mapping[str, float] = {}
+        if self._longest_first:
+            durations = await self._store.durations(self._key, [attempt.sample.id for attempt in attempts])
+        typical_s = sum(durations.values()) / len(durations) if durations else 0.0
+        for attempt in attempts:
+            row = row_of(attempt.sample)
+            by_duration = durations.get(attempt.sample.id, typical_s)
+            lanes.add(attempt, row, by_duration if durations else turns_in(row))
 
     async def _admit_by_duration(self, attempts: list[Attempt]) -> None:
         """Longest first; a sample of unknown duration counts as a typical one."""

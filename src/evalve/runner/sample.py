@@ -141,7 +141,8 @@ class SampleRunner:
             self._tally.own_failures += draft.failure_class in _OWN
             self.first_error = self.first_error or attempt.error
         self._in_flight.ended(*key)
-        await self._commits.add(draft, attempt.surroundings.callbacks)
+        is_awaited = body.attempt.lane is not None  # by those that follow it
+        await self._commits.add(draft, attempt.surroundings.callbacks, is_awaited=is_awaited)
         return "failed" if draft.status == "failed" else "done"
 
     async def _begin_with_answer(self, planned: Attempt, attempt: Attempted) -> None:
@@ -232,6 +233,7 @@ class SampleRunner:
             evaluation_key=settings.evaluation_key,
             host=settings.host,
             answer=attempt.answer,
+            lane=body.attempt.lane,
         )
         is_answered = attempt.answer is not None
         if is_answered and attempt.lent:

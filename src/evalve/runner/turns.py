@@ -332,6 +332,8 @@ class Turns:
         finally:
             self._bodies.discard(body)
             was_parked = not body.has_slot
+            if body.attempt.lane is not None and self._plan.ended(body.attempt):
+                self._feed(1)
             body.end(ending)
             if self._is_over() or self._held_back is not None or body is self._alone:
                 self._feed_all()
