@@ -907,9 +907,9 @@ class Lender(Protocol):
     refuse; `at_once` is how many attempts there may be, or `None`. Then it has `async run_ends()` as well,
     awaited after the run whatever happened: a text that it returns is told.
 
-    It may say `kept_through`: `lane` where attempts of one lane are lent the same thing, one after another, and
-    find what those before them left; `run` where all are, which makes one lane of them. As that is lost when
-    the run ends, a lane that was not recorded to its end runs again from its first attempt.
+    It may say `kept_through`: `lane` where attempts of one lane are lent the same thing, one after another,
+    and find what those before them left; `run` where all are, which makes one lane of them. As that is lost
+    when the run ends, a lane that was not recorded to its end runs again from its first attempt.
     """
 
     def lend(self, context: SampleContext) -> AbstractAsyncContextManager[Any]:

@@ -12,6 +12,7 @@ EvalveError
 ├── ToolError             a tool of a conversation refuses: its agent is told why; raise it in a tool
 ├── InfrastructureError   what evalve or the machine provides broke, not what is evaluated: tried again
 │   ├── LenderError       something could not be lent to an attempt, or not be taken back
+│   │   └── LaneLost      what the samples of a lane leave to each other was lost: not tried again
 │   └── WorkerDied        the process that ran the sample ended before it answered
 ├── StrategyError         a concurrency strategy broke its contract
 ├── StorageError          the store cannot be opened, read or written
@@ -96,6 +97,10 @@ class ProcessDied(InfrastructureError):
 
 class LenderError(InfrastructureError):
     """Something could not be lent to an attempt, or not be taken back."""
+
+
+class LaneLost(LenderError):
+    """What the samples of a lane leave to each other was lost: those that follow cannot begin. Final."""
 
 
 class WorkerDied(InfrastructureError):

@@ -76,7 +76,9 @@ def test_a_column_that_a_row_lacks_is_told_with_the_row() -> None:
     async def eval_crm(question: str) -> bool:
         return True
 
-    with pytest.raises(DatasetError, match=r"row 1 \('1'\).*lacks the column 'workflw'.*did you mean 'workflow'"):
+    with pytest.raises(
+        DatasetError, match=r"row 1 \('1'\).*lacks the column 'workflw'.*did you mean 'workflow'"
+    ):
         evalve.run(eval_crm, storage="memory://", experiment="exp", progress="off")
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from evalve.declare.templates import TemplateProblem, columns_of, filled
 from evalve.errors import OptionError
 from evalve.experiments.answering import expected_of
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.resolving import Entry, entry_of, options_part
 from evalve.experiments.scoring import scorers_of
-from evalve.declare.templates import TemplateProblem, columns_of, filled
 from evalve.experiments.variables import expanded, read_env_file
 
 # -- templates

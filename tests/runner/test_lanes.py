@@ -81,9 +81,7 @@ def test_the_longest_lane_begins_first_and_goes_on_before_others_begin(store: St
     watched = Watched()
 
     run(
-        runnable(
-            watched.evaluate, _rows("a1 b1 c1 b2 c2 c3"), strategy=SlidingWindow(2), lane=_first_letter
-        ),
+        runnable(watched.evaluate, _rows("a1 b1 c1 b2 c2 c3"), strategy=SlidingWindow(2), lane=_first_letter),
         store,
     )
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from evalve.contracts import SAMPLE
+from evalve.declare.templates import columns_of, filled
 from evalve.errors import DatasetError, DeclarationError, InfrastructureError
 from evalve.experiments.scoring import Scorer
-from evalve.declare.templates import columns_of, filled
 from evalve.experiments.tools import OfferedTools
 from evalve.records import AnswerOnly, Result
 from evalve.sandboxes.seeds import Seed

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalve.conversations.scoring import SCORES
 from evalve.declare.rows import lacks
+from evalve.declare.templates import TemplateProblem, columns_of, filled
 from evalve.errors import DatasetError, OptionError
 from evalve.experiments.conversations import (
     MODE,
@@ -25,7 +26,6 @@ from evalve.experiments.models import Asked, asked_named
 from evalve.experiments.resolving import Entry, entry_of, over
 from evalve.experiments.rows import Source, source_of
 from evalve.experiments.scoring import Scorer, check_gates, scorers_of
-from evalve.declare.templates import TemplateProblem, columns_of, filled
 from evalve.experiments.tools import OfferedTools, tools_of
 from evalve.options import Threshold, from_mapping, suggestion
 

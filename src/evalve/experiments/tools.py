@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from evalve.declare.templates import TemplateProblem, columns_of
 from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import definitions
 from evalve.experiments.resolving import Entry
-from evalve.declare.templates import TemplateProblem, columns_of
 from evalve.jsontext import as_text
 
 

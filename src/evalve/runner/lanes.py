@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evalve.contracts import Lender, Runnable
-from evalve.errors import DatasetError
+from evalve.errors import DatasetError, OptionError
 from evalve.records import Sample
 
 if TYPE_CHECKING:
@@ -139,8 +139,14 @@ class Lanes:
 
 def lane_of(evaluation: Runnable) -> LaneOf | None:
     """What tells a row's lane; one lane for all where something that is lent is kept through the run."""
-    if any(kept_through(lender) == "run" for lender in evaluation.lenders.values()):
+    kept = {kept_through(lender): name for name, lender in evaluation.lenders.items()}
+    if "run" in kept:
         return lambda row: ""
+    if "lane" in kept and evaluation.lane is None:
+        raise OptionError(
+            f"{evaluation.spec.name}: {kept['lane']!r} is kept through each lane, and there are no lanes:"
+            ' say which with lane="{column}", or keep it through the whole run (reset: never)'
+        )
     return evaluation.lane
 
 
@@ -155,7 +161,7 @@ def kept_through(lender: Lender) -> str:
 
 
 def row_of(sample: Sample) -> dict[str, Any]:
-    """The row, with all of its columns; where one column is a mapping and the whole row, with its keys too."""
+    """The row, with all of its columns; where its only column is a mapping, with its keys too."""
     row: dict[str, Any] = {**json.loads(sample.row_json), **sample.values}
     inner = next(iter(row.values())) if len(row) == 1 else None
     return {**inner, **row} if isinstance(inner, Mapping) else row

@@ -1,4 +1,4 @@
-"""Lanes that run again from their first attempt: what their attempts left to each other was lost with a run."""
+"""Lanes that run again from their first attempt: what their attempts left to each other was lost."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evalve.runner.plan import Attempt
 def replay_in_words(evaluation: str, run_again: int) -> str:
     samples = "1 recorded sample runs" if run_again == 1 else f"{run_again} recorded samples run"
     return (
-        f"{evaluation}: {samples} again: their lanes were not recorded to the end, and what a lane's samples left"
-        " to each other was lost with the earlier run; their calls are answered by the cache"
+        f"{evaluation}: {samples} again, with the rest of a lane that was not recorded to its end: what samples"
+        " of a lane left to each other was lost with the earlier run (the cache answers their calls)"
     )
 
 

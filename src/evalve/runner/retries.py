@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evalve.errors import OptionError, WorkerDied
+from evalve.errors import LaneLost, OptionError, WorkerDied
 
 TRIES = 3
 WORKER_DEATHS = 2
@@ -149,6 +149,8 @@ class InfrastructureRetries:
 
     def after(self, error: BaseException | None, times: int) -> Verdict:
         """`times` counts the tries of the sample that broke so, this one included."""
+        if isinstance(error, LaneLost):
+            return STOP
         # whatever kills its worker twice is the cause, not the victim
         most = WORKER_DEATHS if isinstance(error, WorkerDied) else TRIES
         if times >= most:

@@ -107,6 +107,41 @@ class Database:
             elif not connection.closed:
                 connection.close()
 
+    # -- one attempt of several that are lent it, one after another
+
+    async def begin_part(self) -> bool:
+        """Whether what is done from here on can be undone without what was done before."""
+        if not self._session.is_open or self.is_held:
+            return False
+        await self._said(self._session.begin_part())
+        return True
+
+    async def undo_part(self) -> None:
+        await self._said(self._session.undo_part())
+
+    async def end_part(self, *, can_be_undone: bool) -> None:
+        """Raises where its state may be lost."""
+        await self.close_opened()
+        if can_be_undone:
+            await self._said(self._session.end_part())
+        elif self._session.is_open:
+            await self._said(_answering())
+        elif self.is_held and self._look is not None:
+            await asyncio.to_thread(self._look_into)
+
+    async def _said(self, steps: Steps[None]) -> None:
+        connection = self._session.connection
+        if isinstance(connection, OwnAsync):
+            await drive_async(connection, steps)
+        else:
+            assert isinstance(connection, psycopg.Connection)
+            await asyncio.to_thread(drive, connection, steps)
+
+    def _look_into(self) -> None:
+        assert self._look is not None
+        with self._look() as connection:
+            drive(connection, _answering())
+
     def _reading(self) -> Steps[Fingerprint]:
         return fingerprint(self._volatile)
 
@@ -139,6 +174,10 @@ class Database:
                     return drive(connection, self._reading())
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             return drive(connection, self._reading())
+
+
+def _answering() -> Steps[None]:
+    yield "SELECT 1"
 
 
 class _Opening:

@@ -20,6 +20,7 @@ from evalve.contracts import SampleContext
 from evalve.errors import DeclarationError, LenderError, OptionError
 from evalve.sandboxes.postgresql.copies import Copy, Walls
 from evalve.sandboxes.postgresql.database import Database
+from evalve.sandboxes.postgresql.kept import RESETS, Reset, reset_by
 from evalve.sandboxes.postgresql.loan import Loan
 from evalve.sandboxes.postgresql.pool import CopyPool
 from evalve.sandboxes.postgresql.servers import Server, parsed
@@ -230,15 +231,21 @@ def postgres(
     lock_timeout_s: float = 10.0,
     idle_in_transaction_timeout_s: float = 600.0,
     volatile: Sequence[str] = (),
-) -> Postgres:
+    reset: Reset = "conversation",
+) -> Any:
     """For an argument of an evaluation: each attempt is lent a PostgreSQL database that these files describe.
 
     `schema` and `seed` are files of SQL. `url` is a server, where the user may make databases and roles;
     without it, an embedded one is started. There are at most `size` databases, with `connections` each.
+
+    With `reset="lane"`, the samples of a lane are lent the same database, one after another, and find what
+    those before them left; with `reset="never"`, all samples are, as one lane.
     """
     __tracebackhide__ = True  # of a mistake, pytest shows the line that a person wrote
+    if reset not in RESETS:
+        raise at_caller(DeclarationError(f"reset= is one of: {', '.join(RESETS)}; got {reset!r}"))
     try:
-        return Postgres(
+        lender = Postgres(
             schema,
             seed,
             url=url,
@@ -249,3 +256,4 @@ def postgres(
         )
     except DeclarationError as error:
         raise at_caller(error) from None
+    return reset_by(lender, reset)

@@ -23,6 +23,7 @@ from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async
 T = TypeVar("T")
 
 _SAVEPOINT = "evalve_call"
+_PART = "evalve_part"
 _MARK = "evalve.transaction"
 _IDLE = "idle_in_transaction_session_timeout"
 
@@ -199,6 +200,17 @@ class Session:
             yield f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; RELEASE SAVEPOINT {_SAVEPOINT}"
         else:
             yield f"RELEASE SAVEPOINT {_SAVEPOINT}"
+
+    def begin_part(self) -> Steps[None]:
+        """From here on, what is done can be undone without what was done before."""
+        yield f"SAVEPOINT {_PART}"
+
+    def undo_part(self) -> Steps[None]:
+        """Raises where somebody has committed, or the connection is gone."""
+        yield f"ROLLBACK TO SAVEPOINT {_PART}; RELEASE SAVEPOINT {_PART}"
+
+    def end_part(self) -> Steps[None]:
+        yield f"RELEASE SAVEPOINT {_PART}"
 
     def end(self, expected: Parts) -> Steps[list[str] | None]:
         """Undo everything. `None` where that is not enough, else what is not as it was."""
