@@ -20,7 +20,7 @@ GATEWAY = "gateway"
 DATABASE = "database"
 VARIABLE = "DATABASE_URL"
 """What programs in any language look for."""
-_OURS = frozenset({"agent", "cache", "description"})
+_OURS = frozenset({"agent", "cache", "description", "lane"})
 
 
 def open_agent(asked: Asked, environ: Mapping[str, str], *, folder: Path) -> Any:

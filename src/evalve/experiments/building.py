@@ -24,6 +24,7 @@ from evalve.experiments.conversations import (
     always,
 )
 from evalve.experiments.declared import Declared
+from evalve.experiments.lanes import in_lanes
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.rows import SizedRows, Source
 from evalve.experiments.sandboxes import postgres_in
@@ -70,6 +71,7 @@ def build(
         who = replace(_who(declared, asked, environ), models=None if named is None else (named,))
         for source in declared.sources:
             runnable = _evaluation(declared, asked, source, who, scorers, options, experiment)
+            runnable = in_lanes(runnable, declared, asked)
             found.append(Built(runnable, partial(_size, source, options.samples)))
     return found
 

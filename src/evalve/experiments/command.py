@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, check_gates_of, declared_named
 from evalve.experiments.document import parsed_text
-from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, TEXT, Key
+from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, PHASES, TEXT, Key
+from evalve.experiments.ordering import Order, phases_in_text
+from evalve.experiments.outputs import OutputFolder
+from evalve.experiments.overriding import OF_MODELS, read_model_key, with_model_keys
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
 from evalve.experiments.spending import shared_budget
 from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
@@ -36,6 +40,9 @@ class Said:
     options: Options
     keys: Mapping[str, Any]
     """Keys of experiments, in place of what the file says."""
+    of_models: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of models, in place of what their entries say."""
+    output_dir: Path | None = None
 
 
 def names_experiments(words: Sequence[str], configuration: Configuration) -> bool:
@@ -60,11 +67,17 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
         raise OptionError("--experiment gives one experiment another name, and several were named")
     check_calls((), configuration, environ)
     planned: list[Planned] = []
-    past_us: list[str] = []
+    notes: list[str] = []
+    orders: dict[str, Order] = {}
     for name in dict.fromkeys(said.names):
         declared, settings = _settled(name, said, configuration, environ)
+        declared, untouched = with_model_keys(declared, said.of_models)
+        notes += untouched
         planned += _planned(declared, settings, environ)
-        past_us += [one.name for one in declared.asked if one.calls_past_us]
+        agents = [one.name for one in declared.asked]
+        orders[settings.experiment] = Order.of(declared.entry, configuration.document, agents)
+        if past_us := [one.name for one in declared.asked if one.calls_past_us]:
+            notes.append(f"{', '.join(dict.fromkeys(past_us))}: {LOST_WITHOUT_GATEWAY}")
     if said.options.budget_usd is not None:  # for all of them together
         together = shared_budget(said.options.budget_usd, planned)
         planned = [replace(one, budget=together) for one in planned]
@@ -73,11 +86,18 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
         (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)
         for one in planned
     }
-    with wiring.progress_on(2, planned[0].runnable.options, every_sample=workers) as progress:
+    with ExitStack() as stack:
+        outputs = None
+        if said.output_dir is not None:
+            outputs = OutputFolder(said.output_dir, planned, lambda ended: _summary(ended, None))
+            stack.enter_context(outputs.opened(workers))
+        progress = stack.enter_context(
+            wiring.progress_on(2, planned[0].runnable.options, every_sample=workers)
+        )
         gating.tell_unknown_variables(progress.note)
-        if past_us:
-            progress.note(f"{', '.join(dict.fromkeys(past_us))}: {LOST_WITHOUT_GATEWAY}")
-        ended = run_all(planned, progress=progress, folder=folder)
+        for note in notes:
+            progress.note(note)
+        ended = run_all(planned, progress=progress, folder=folder, orders=orders, watcher=outputs)
     code = exit_code(ended)
     again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
     return code, _summary(ended, again)
@@ -150,6 +170,9 @@ def _parsed(arguments: Sequence[str]) -> Said:
     for key in _flags():
         names = [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
         parser.add_argument(*names, dest=f"key {key.name}", action="append")
+    for name in OF_MODELS:
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=f"model {name}")
+    parser.add_argument("--output-dir")
     said, unknown = parser.parse_known_intermixed_args(arguments)
     if unknown:
         known = [name for action in parser._actions for name in action.option_strings]
@@ -157,8 +180,13 @@ def _parsed(arguments: Sequence[str]) -> Said:
         raise OptionError(f"unknown option {unknown[0]!r} for an experiment of evalve.yaml{hint}")
     options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
     keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
+    of_models = {name: getattr(said, f"model {name}") for name in OF_MODELS}
     return Said(
-        said.names, Options(**options), {name: _read(name, texts) for name, texts in keys.items() if texts}
+        said.names,
+        Options(**options),
+        {name: _read(name, texts) for name, texts in keys.items() if texts},
+        {name: read_model_key(name, text) for name, text in of_models.items() if text is not None},
+        None if said.output_dir is None else Path(said.output_dir).expanduser(),
     )
 
 
@@ -174,6 +202,8 @@ def _read(name: str, texts: Sequence[str]) -> Any:
         value: Any = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     elif key.kind is TEXT:
         value = texts[-1]
+    elif key.kind is PHASES:
+        value = phases_in_text(";".join(texts))
     else:
         value = parsed_text(texts[-1])
     if not key.kind.accepts(value):

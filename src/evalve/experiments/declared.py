@@ -22,9 +22,11 @@ from evalve.experiments.conversations import (
 )
 from evalve.experiments.document import Document
 from evalve.experiments.keys import EXPERIMENT
+from evalve.experiments.lanes import check_lanes
 from evalve.experiments.models import Asked, asked_named
+from evalve.experiments.ordering import Order
 from evalve.experiments.resolving import Entry, entry_of, over
-from evalve.experiments.rows import Source, source_of
+from evalve.experiments.rows import Source, file_entry, is_file_name, source_of
 from evalve.experiments.scoring import Scorer, check_gates, scorers_of
 from evalve.experiments.tools import OfferedTools, tools_of
 from evalve.options import Threshold, from_mapping, suggestion
@@ -90,6 +92,13 @@ def runnable_names(document: Document) -> list[str]:
 
 def declared_named(document: Document, name: str, said: Mapping[str, Any] | None = None) -> Declared:
     """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy."""
+    declared = _declared_named(document, name, said)
+    check_lanes(declared)
+    Order.of(declared.entry, document, [asked.name for asked in declared.asked])
+    return declared
+
+
+def _declared_named(document: Document, name: str, said: Mapping[str, Any] | None) -> Declared:
     entry = over(entry_of(document, "experiments", _key(document, name)), said or {})
     folder = document.path.parent
     if "datasets" not in entry.values:
@@ -185,6 +194,8 @@ def _key(document: Document, name: str) -> Any:
 
 def dataset_named(document: Document, entry: Entry, name: str) -> Entry:
     known = {str(key): key for key in document.section("datasets")}
+    if name not in known and is_file_name(name):
+        return file_entry(document, entry, name)
     if name not in known:
         hint = suggestion(name, known) or (
             f" (there is: {', '.join(known)})" if known else "; add it under `datasets:`"

@@ -117,6 +117,11 @@ RULES = Kind(
     {"anyOf": [TEXT.schema, {"type": "object"}]},
     lambda value: _is_text(value) or isinstance(value, dict),
 )
+PHASES = Kind(
+    "a list of lists of names, as in [[first, second], [third]]",
+    {"type": "array", "items": NAMES.schema, "minItems": 1},
+    lambda value: isinstance(value, list) and bool(value) and all(map(NAMES.accepts, value)),
+)
 ANYTHING = Kind("a value", {}, lambda value: True)
 
 
@@ -181,6 +186,18 @@ EXPERIMENT = Table(
             choice("postgres"),
             "which of `sandboxes:` is lent: to an agent, its address in DATABASE_URL; to tools, a connection",
         ),
+        Key(
+            "reset",
+            choice("conversation", "lane", "never"),
+            "when the sandbox is reset: for each sample, for each lane, or never (conversation)",
+        ),
+        Key(
+            "lane",
+            TEXT,
+            'samples of one lane follow each other, as in "{workflow}"; a model may have its own',
+        ),
+        Key("phases", PHASES, "which models run together, phase after phase (all at once)", throughput=True),
+        Key("models_at_once", whole(1), "how many models run at a time (all)", throughput=True),
         Key("keep", choice("failed", "always", "never"), "which workspaces stay", throughput=True),
         Key("extends", NAMES, "experiments whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers", throughput=True),
@@ -208,6 +225,7 @@ API_MODEL = Table(
         Key("temperature", NUMBER, "of every call"),
         Key("max_output_tokens", whole(1), "of every call (1024)", aliases=("max_tokens",)),
         Key("headers", TEXTS_BY_NAME, "sent with every call"),
+        Key("lane", TEXT, "in place of the experiment's"),
         Key(
             "options",
             Kind("a mapping", {"type": "object"}, lambda v: isinstance(v, dict)),
@@ -265,6 +283,7 @@ AGENT_MODEL = Table(
         Key("silence_s", SECONDS, "without any output"),
         Key("grace_s", SECONDS, "until it is killed after it was asked to end"),
         Key("memory_limit_mb", SECONDS, "for it and all that it starts"),
+        Key("lane", TEXT, "in place of the experiment's"),
         Key("extends", NAMES, "entries whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers"),
     ),
@@ -275,6 +294,7 @@ PAIR_MODEL = Table(
     (
         Key("student", TEXT, "which of `models:` takes part in conversations"),
         Key("teacher", TEXT, "which of `models:` teaches it"),
+        Key("lane", TEXT, "in place of the experiment's"),
         Key("teaching", choice("review", "guide"), "the teacher reviews each step, or advises before a turn"),
         Key("extends", NAMES, "entries whose keys hold where this one says nothing"),
         Key("description", TEXT, "for readers"),

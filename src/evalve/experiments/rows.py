@@ -12,7 +12,8 @@ from typing import Any
 from evalve.contracts import Rows
 from evalve.declare.files import find_file, read_file
 from evalve.errors import DatasetError, OptionError
-from evalve.experiments.resolving import Entry
+from evalve.experiments.document import Document
+from evalve.experiments.resolving import Entry, entry_of
 from evalve.records import Sample
 
 _BLOCK_BYTES = 1 << 20
@@ -70,6 +71,36 @@ def source_of(entry: Entry) -> Source:
         count=functools.cache(functools.partial(_counted, file)),
         path=file,
     )
+
+
+def is_file_name(name: str) -> bool:
+    """Whether `--datasets` names a file and not an entry."""
+    return bool(Path(name).suffix) or len(Path(name).parts) > 1
+
+
+def file_entry(document: Document, experiment: Entry, name: str) -> Entry:
+    """A file in place of the experiment's dataset: that of an entry, if it is one's, else another one.
+
+    Where the experiment has one dataset, what that says of ids holds for the file too.
+    """
+    meant = (experiment.folder("datasets") / Path(name).expanduser()).resolve()
+    entries = [entry_of(document, "datasets", key) for key in document.section("datasets")]
+    for entry in entries:
+        if "path" in entry.values:
+            path = entry.folder("path") / Path(str(entry.get("path"))).expanduser()
+            if path.resolve() == meant:
+                return entry
+    place = experiment.where("datasets")
+    own = entry_of(document, "experiments", _key_of(document, experiment.name)).names("datasets")
+    ids = {entry.get("id") for entry in entries if entry.name in own}
+    id_column = ids.pop() if len(ids) == 1 else None
+    label = meant.stem if all(entry.name != meant.stem for entry in entries) else meant.name
+    values = {"path": name} | ({} if id_column is None else {"id": id_column})
+    return Entry("datasets", label, place, values, {"path": place})
+
+
+def _key_of(document: Document, name: str) -> Any:
+    return next(key for key in document.section("experiments") if str(key) == name)
 
 
 def _rows_of(file: Path) -> Iterable[Any]:

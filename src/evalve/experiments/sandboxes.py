@@ -45,4 +45,5 @@ def postgres_in(document: Document | None) -> Postgres:
             said[key] = (
                 document.place("sandboxes", "postgres", key).path.parent / Path(said[key]).expanduser()
             )
-    return postgres(**said)
+    lender: Postgres = postgres(**said)
+    return lender

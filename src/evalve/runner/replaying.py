@@ -16,8 +16,8 @@ from evalve.runner.plan import Attempt
 def replay_in_words(evaluation: str, run_again: int) -> str:
     samples = "1 recorded sample runs" if run_again == 1 else f"{run_again} recorded samples run"
     return (
-        f"{evaluation}: {samples} again, with the rest of a lane that was not recorded to its end: what samples"
-        " of a lane left to each other was lost with the earlier run (the cache answers their calls)"
+        f"{evaluation}: {samples} again, with the rest of a lane that was not recorded to its end: what"
+        " samples of a lane left to each other was lost with the earlier run (the cache answers their calls)"
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from evalve.contracts import Store
-from evalve.errors import OptionError, StorageError
+from evalve.errors import NotFound, OptionError, StorageError
 from evalve.jsontext import from_json, to_json
 from evalve.records import Record
 from evalve.show.finding import evaluations_of, experiment_named
@@ -64,6 +64,15 @@ def export(
     return _replacing(path, lambda file: write(rows, file))
 
 
+def export_evaluations(store: Store, name: str, keys: Sequence[str], path: Path) -> int:
+    """The same for some evaluations, one after another, as JSONL; nothing where nothing is recorded yet."""
+    try:
+        rows: Iterable[Row] = Rows(store, name, evaluation=None, canonical=False).only(keys)
+    except NotFound:
+        rows = ()
+    return _replacing(path, lambda file: _write_jsonl(rows, file))
+
+
 class Rows:
     """The rows of an export; each iteration reads them anew from the store."""
 
@@ -78,6 +87,12 @@ class Rows:
         self.keys = [key for key in KEYS if not (canonical and key in NOT_CANONICAL)]
         if traces:
             self.keys.append("trace")
+
+    def only(self, keys: Sequence[str]) -> Rows:
+        """Those of these evaluations, in this order."""
+        by_key = {one.info.spec.key: one for one in self._evaluations}
+        self._evaluations = [by_key[key] for key in keys if key in by_key]
+        return self
 
     def __iter__(self) -> Iterator[Row]:
         rows = (
@@ -187,7 +202,7 @@ def jsonl_lines(rows: Iterable[Row]) -> Iterator[str]:
     return (json.dumps(row) + "\n" for row in rows)
 
 
-def _write_jsonl(rows: Rows, file: IO[bytes]) -> int:
+def _write_jsonl(rows: Iterable[Row], file: IO[bytes]) -> int:
     count = 0
     for line in jsonl_lines(rows):
         file.write(line.encode())

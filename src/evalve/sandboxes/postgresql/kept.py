@@ -138,9 +138,9 @@ class KeptPostgres:
     async def _lose(self, lane: Lane, context: SampleContext, error: BaseException | None) -> None:
         why = "" if error is None else f" ({type(error).__name__}: {error})".replace("\n", " ")
         self._lost[lane] = (
-            f"the state of lane {lane[2]!r} was lost with sample {context.sample_id!r}{why}: what it did could"
-            " not be undone, and samples after it would begin with that; run the experiment again, and the lane"
-            " is run from its first sample, its calls answered by the cache"
+            f"the state of lane {lane[2]!r} was lost with sample {context.sample_id!r}{why}: what it did"
+            " could not be undone, and samples after it would begin with that; run the experiment again: the"
+            " lane is then run from its first sample, its calls answered by the cache"
         )
         await self._give_back(lane, error)
 
