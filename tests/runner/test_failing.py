@@ -88,6 +88,7 @@ OURS: list[tuple[BaseException, FailureClass]] = [
     (errors.AgentError("exited with 1"), "agent"),
     (errors.InfrastructureError("x"), "infrastructure"),
     (errors.LenderError("x"), "infrastructure"),
+    (errors.LaneLost("x"), "infrastructure"),
     (errors.WorkerDied("x"), "infrastructure"),
     (errors.ProcessDied("x"), "infrastructure"),
     (errors.StorageError("the disk is full"), "infrastructure"),

@@ -39,8 +39,11 @@ class Order:
         return cls(tuple(tuple(phase) for phase in phases if phase), entry.get("models_at_once"))
 
 
-async def in_order(order: Order, run: Callable[[str], Awaitable[None]]) -> None:
-    for phase in order.phases:
+async def in_order(order: Order, run: Callable[[str], Awaitable[None]], tell: Callable[[str], None]) -> None:
+    """Run all agents; `tell` hears of each phase, where there are several."""
+    for number, phase in enumerate(order.phases, 1):
+        if len(order.phases) > 1:
+            tell(f"phase {number} of {len(order.phases)}: {', '.join(phase)}")
         slots = asyncio.Semaphore(order.at_once or len(phase))
 
         async def run_one(agent: str, slots: asyncio.Semaphore = slots) -> None:

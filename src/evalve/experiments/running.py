@@ -103,7 +103,7 @@ def run_all(
                 return Ended(one, None, error)
             return Ended(one, outcome)
 
-        together = _Together(planned, orders, run_one, watcher)
+        together = _Together(planned, orders, run_one, watcher, progress.note)
         return context.run(wiring.wait_for, together.run)
 
 
@@ -116,7 +116,9 @@ class _Together:
         orders: Mapping[str, Order],
         run_one: Callable[[Planned], Awaitable[Ended]],
         watcher: Watcher | None,
+        tell: Callable[[str], None],
     ) -> None:
+        self._tell = tell
         self._planned = planned
         self._orders = orders
         self._run_one = run_one
@@ -128,16 +130,27 @@ class _Together:
         await asyncio.to_thread(lambda: [one.prepare() for one in self._planned])
         experiments = dict.fromkeys(one.runnable.spec.experiment for one in self._planned)
         await asyncio.gather(
-            *(in_order(self._orders[name], partial(self._run_agent, name)) for name in experiments)
+            *(
+                in_order(self._orders[name], partial(self._run_agent, name), partial(self._tell_phase, name))
+                for name in experiments
+            )
         )
         places = {id(one): place for place, one in enumerate(self._planned)}
         return sorted(self._ended, key=lambda ended: places[id(ended.planned)])
+
+    def _tell_phase(self, experiment: str, text: str) -> None:
+        if not self._is_stopped:
+            self._tell(f"{experiment}: {text}")
+
+    @property
+    def _is_stopped(self) -> bool:
+        return any(ended.was_stopped_by_person for ended in self._ended)
 
     async def _run_agent(self, experiment: str, agent: str) -> None:
         own = [
             one for one in self._planned if one.agent == agent and one.runnable.spec.experiment == experiment
         ]
-        if any(ended.was_stopped_by_person for ended in self._ended):
+        if self._is_stopped:
             ended = [Ended(one, None, NotStarted("not started: the run was interrupted")) for one in own]
         else:
             if self._watcher is not None:
