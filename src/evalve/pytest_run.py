@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalve.errors import OptionError
+from evalve.experiments.keys import flags_with_values
 from evalve.options import OPTIONS
 
 # pytest's own short options that take the next argument as their value
@@ -59,7 +60,7 @@ def files_named(arguments: Sequence[str]) -> Iterator[str]:
 
 def _takes_value(option: str, argument: str) -> bool:
     """After an option that only another plugin knows, what is no path is that option's value."""
-    if option in _PYTEST_VALUES or option in _OUR_VALUES:
+    if option in _PYTEST_VALUES or option in _OUR_VALUES or option in flags_with_values():
         return True
     return option.startswith("-") and ".py" not in argument and not Path(_path(argument)).exists()
 

@@ -263,7 +263,7 @@ def test_files_that_two_agents_would_share_and_folders_that_cannot_be_are_refuse
 
     with pytest.raises(OptionError, match="'a/b' and 'a-b' would write into one file"):
         OutputFolder(tmp_path / "out", [crew.planned("a/b"), crew.planned("a-b")], lambda ended: [])
-    with pytest.raises(OptionError, match="--output-dir: .*file cannot be made"):
+    with pytest.raises(OptionError, match=r"--output-dir: .*file cannot be made"):
         OutputFolder(tmp_path / "file", [crew.planned("a")], lambda ended: [])
     assert file_name("gpt 4.1/mini") == "gpt-4.1-mini"
 

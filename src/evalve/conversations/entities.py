@@ -35,6 +35,8 @@ class Table:
     """The column of its primary key, where that is one."""
     sequence: str | None = None
     """That gives out its primary keys."""
+    keeps_rows: bool = False
+    """Whether a row that is there already stays as conversations before this one have left it."""
 
 
 Tables = Mapping[str, Table]
@@ -45,6 +47,8 @@ async def seed_database(db: Any, seed: Mapping[str, Any], *, commits: bool) -> N
     who = "initial_entities.seed_data"
     async with _connection(db, commits=commits) as connection:
         tables = await _tables(connection)
+    for table in tables.values():
+        table.keeps_rows = getattr(db, "has_earlier", False)
     waiting = [
         (table, _row(table, key, row, f"{who}.{entity}"))
         for entity, rows in seed.items()
@@ -133,11 +137,12 @@ class _RefersToNothing(Exception):
 
 async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None:
     name, columns = _quoted(table.name), ", ".join(map(_quoted, row))
+    keeps = f" ON CONFLICT ({_quoted(str(table.key))}) DO NOTHING" if table.keeps_rows and table.key else ""
     try:
         await connection.execute(
             # the server reads every kind of value from JSON, as it does its own
             f"INSERT INTO {name} ({columns}) SELECT {columns}"
-            f" FROM pg_catalog.jsonb_populate_record(NULL::{name}, %s::jsonb)",
+            f" FROM pg_catalog.jsonb_populate_record(NULL::{name}, %s::jsonb){keeps}",
             (to_json(row),),
         )
     except Exception as error:

@@ -19,10 +19,10 @@ from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, check_gates_of, declared_named
 from evalve.experiments.document import parsed_text
-from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, PHASES, TEXT, Key
+from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, OF_MODELS, PHASES, TEXT, Key
 from evalve.experiments.ordering import Order, phases_in_text
 from evalve.experiments.outputs import OutputFolder
-from evalve.experiments.overriding import OF_MODELS, read_model_key, with_model_keys
+from evalve.experiments.overriding import read_model_key, with_model_keys
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
 from evalve.experiments.spending import shared_budget
 from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion

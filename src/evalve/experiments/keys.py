@@ -370,6 +370,17 @@ def option_schema(option: Option) -> Schema:
     return {"enum": [*words, *([True, False] if "off" in words else [])]}  # YAML reads `off` as false
 
 
+OF_MODELS = ("temperature", "max_output_tokens")
+"""Keys of models that `evalve run EXPERIMENT` takes as flags, for all of them."""
+OUTPUT_DIR = "output_dir"
+
+
+def flags_with_values() -> frozenset[str]:
+    """What `evalve run EXPERIMENT` takes beside options, each with a value."""
+    names = [*EXPERIMENT.by_name, *OF_MODELS, OUTPUT_DIR]
+    return frozenset(f"--{name.replace('_', '-')}" for name in names)
+
+
 def option_keys() -> dict[str, Option]:
     """Every name under which an option may stand in the file."""
     return {key: option for option in OPTIONS for key in option.keys}

@@ -13,8 +13,6 @@ from evalve.experiments.keys import API_MODEL
 from evalve.experiments.models import Asked
 from evalve.experiments.resolving import over
 
-OF_MODELS = ("temperature", "max_output_tokens")
-
 
 def read_model_key(name: str, text: str) -> Any:
     key, value = API_MODEL.by_name[name], parsed_text(text)

@@ -47,6 +47,8 @@ class Database:
         self._look = look
         self.is_held = False
         """Whether somebody has had its address."""
+        self.has_earlier = False
+        """Whether samples before this one, in its lane, have left it what they did."""
         self._opened: list[psycopg.Connection[Any] | psycopg.AsyncConnection[Any]] = []
 
     @property

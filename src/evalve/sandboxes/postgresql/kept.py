@@ -118,6 +118,7 @@ class KeptPostgres:
             await self._lose(lane, context, error)
             raise LenderError(self._lost[lane]) from error
         held.attempts += 1
+        held.database.has_earlier = True
 
     async def _undo(
         self, lane: Lane, held: _Held, context: SampleContext, error: BaseException | None
