@@ -387,3 +387,72 @@ def test_what_cannot_be_planned_is_told(
     assert main(["plan", "eval_three.py", *flags]) == 4
 
     assert told in capsys.readouterr().err
+
+
+CONVERSATIONS = """
+    sandboxes:
+      postgres: {schema: schema.sql}
+    models:
+      mini: openai/gpt-4.1-mini
+      claude: anthropic/claude-sonnet-4-5
+      atlas: {student: mini, teacher: claude, lane: "{workflow}"}
+    datasets:
+      talks: {path: talks.jsonl, id: conversation_id}
+    experiments:
+      crm:
+        evaluation_mode: conversation
+        datasets: talks
+        models: [claude, mini, atlas]
+        sandbox: postgres
+        tools: tools.py
+        concurrency: 2
+"""
+ADD = """
+    from evalve.conversations import tool
+
+    @tool
+    async def add(connection, name: str) -> dict:
+        "Add a client."
+"""
+
+
+def test_a_plan_of_conversations_counts_turns_steps_teachers_and_lanes_and_compares_orders(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "evalve.yaml").write_text(dedent(CONVERSATIONS))
+    (project / "schema.sql").write_text("CREATE TABLE clients (name text);")
+    (project / "tools.py").write_text(dedent(ADD))
+    turn = {"user_utterance": "Acme", "expected_tool": "add", "expected_args": {"name": "Acme"}}
+    talk = {"user_utterance": "Thanks!"}
+    lengths = [("a", 3), ("a", 1), ("b", 1), ("c", 1)]
+    rows = [
+        {"conversation_id": f"t{place}", "workflow": lane, "turns": [turn] * count + [talk] * (count == 3)}
+        for place, (lane, count) in enumerate(lengths)
+    ]
+    (project / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    said = planned(capsys, "crm", "--latency-s", "2")
+    text = main(["plan", "crm", "--latency-s", "2"]), capsys.readouterr().out
+
+    by_name = {one["model"]: one for one in said["plans"]}
+    assert {name: (one["calls"], one["turns"]) for name, one in by_name.items()} == {
+        "claude": (13, 7),
+        "mini": (13, 7),
+        "atlas": (26, 7),
+    }
+    assert {role: one["calls"] for role, one in by_name["atlas"]["roles"].items()} == {
+        "student": 13,
+        "teacher": 13,
+    }
+    assert by_name["atlas"]["lanes"] == [5, 1, 1]
+    # 52 s of calls in 7 turns: the lane of 5 turns; for the others, 26 s in two rounds of two of four
+    assert round(by_name["atlas"]["alone_s"], 2) == round(52 / 7 * 5, 2)
+    assert by_name["claude"]["alone_s"] == 13.0
+    assert [(one["order"], round(one["duration_s"], 2)) for one in said["orders"]] == [
+        ("one by one", 63.14),
+        ("phases: claude, mini; atlas", 50.14),
+        ("all at once", 37.14),
+    ]
+    assert text[0] == 0
+    assert "lanes     3, the longest with 5 turns" in text[1]
+    assert "phases: claude, mini; atlas" in text[1]

@@ -245,6 +245,13 @@ def _add_planning(verbs: Verbs) -> None:
         help="of an experiment of evalve.yaml: so many at once",
     )
     plan.add_argument("--repeat", type=_times, metavar="K", help="each K times")
+    plan.add_argument("--phases", metavar="A,B;C", help="of an experiment of evalve.yaml: in these phases")
+    plan.add_argument(
+        "--models-at-once",
+        type=_times,
+        metavar="N",
+        help="of an experiment of evalve.yaml: so many at a time",
+    )
     plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
     plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")
     plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")

@@ -17,7 +17,10 @@ from evalve.checking import check_calls
 from evalve.errors import NotFound, OptionError
 from evalve.experiments.configuration import Configuration
 from evalve.experiments.declared import declared_named, is_runnable, runnable_names
-from evalve.experiments.planning import outlook_lines, outlook_plain, outlooks
+from evalve.experiments.durations import AgentTime, order_lines, orders_of, orders_plain
+from evalve.experiments.models import Asked
+from evalve.experiments.ordering import Order, phases_in_text
+from evalve.experiments.planning import Outlook, outlook_lines, outlook_plain, outlooks
 from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
@@ -29,7 +32,7 @@ from evalve.gate.state_sqlite import SqliteState
 from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
 from evalve.options import OPTIONS, Options, merged, parse_text, suggestion
-from evalve.plan_subjects import OpenStore, Subject, subjects_of, subjects_of_outlook
+from evalve.plan_subjects import OpenStore, Subject, Timed, subjects_of, subjects_of_outlook
 from evalve.secrecy import Environment
 from evalve.show.plans import HERE, plan_json, plan_text
 
@@ -93,40 +96,148 @@ def _with_those_of_file(error: NotFound, what: str, configuration: Configuration
 def _experiment_lines(
     said: argparse.Namespace, settings: wiring.Settings, open_store: OpenStore, width: int
 ) -> Iterator[str]:
-    """A plan for each model that the experiment asks: its calls, and what they take of this machine."""
+    """A plan for each agent: its calls, and what they take of this machine; then the orders."""
     environ = Environment(os.environ)
     configuration = settings.configuration
     assert configuration.document is not None
     asked_for = merged(settings.said, settings.environment, configuration.options_for(said.what))
     models = asked_for.model if settings.said.model or settings.environment.model else None
-    declared = declared_named(configuration.document, said.what, {"models": list(models)} if models else None)
-    plans: list[dict[str, Any]] = []
-    for place, outlook in enumerate(outlooks(declared, asked_for, environ)):
-        subjects, timed = subjects_of_outlook(outlook, said, open_store)
-        _refuse_nothing(subjects)
-        sample_s = None if timed is None else timed.sample_s
-        model = outlook.asked.callable_name(environ)
-        planned = None
-        if timed is None or timed.made_calls or said.calls_per_sample is not None:
-            provider = Provider.of(model, configuration, environ)
-            works = [_work(subject, said, provider) for subject in subjects]
-            is_anyones = model is None and said.tier is None  # only the agent knows whom it calls
-            planned = plan(works, {} if is_anyones else _limits(provider, said.tier, environ))
-            if not outlook.asked.is_agent:  # whose own program asks, and waits for no batch
-                planned = _with_batches(planned, provider, said)
-        if said.json:
-            calls = {"calls": 0} if planned is None else json.loads(plan_json(planned, model=model))
-            plans.append({**calls, **outlook_plain(outlook, sample_s)})
-            continue
-        yield from [""] if place else []
-        yield f"{said.what} · {outlook.asked.name}"
-        if planned is None:
-            yield "calls     0: none of the recorded samples called a model through evalve"
-        else:
-            yield from plan_text(planned, model=model, width=width)
-        yield from outlook_lines(outlook, sample_s, "" if timed is None else timed.source)
+    keys: dict[str, Any] = {"models": list(models)} if models else {}
+    if said.phases is not None:
+        keys["phases"] = phases_in_text(said.phases)
+    if said.models_at_once is not None:
+        keys["models_at_once"] = said.models_at_once
+    declared = declared_named(configuration.document, said.what, keys)
+    found = outlooks(declared, asked_for, environ)
+    agents = [AgentPlan.of(outlook, said, configuration, open_store) for outlook in found]
+    order = Order.of(declared.entry, configuration.document, [agent.outlook.asked.name for agent in agents])
+    orders = orders_of(
+        [agent.time for agent in agents],
+        order,
+        has_phases="phases" in declared.entry.values,
+        in_lanes=[agent.outlook.asked.name for agent in agents if agent.outlook.in_lanes],
+    )
     if said.json:
-        yield json.dumps({"experiment": said.what, "plans": plans}, indent=2)
+        plans = [agent.plain() for agent in agents]
+        yield json.dumps({"experiment": said.what, "plans": plans, "orders": orders_plain(orders)}, indent=2)
+        return
+    for place, agent in enumerate(agents):
+        yield from [""] if place else []
+        yield f"{said.what} · {agent.outlook.asked.name}"
+        yield from agent.lines(width)
+    if len(agents) > 1:
+        yield ""
+        calls = {agent.outlook.asked.name: agent.calls for agent in agents}
+        yield from order_lines(orders, [agent.time for agent in agents], calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The calls of one agent to one model: a pair makes those of a student and of a teacher."""
+
+    model: str | None
+    planned: Plan | None
+    """`None` where none of the recorded samples called a model."""
+    scope: str = ""
+    """Whose limits hold them back."""
+
+    @classmethod
+    def of(
+        cls,
+        asked: Asked,
+        subjects: Sequence[Subject],
+        timed: Timed | None,
+        said: argparse.Namespace,
+        configuration: Configuration,
+    ) -> Part:
+        environ = Environment(os.environ)
+        model = asked.callable_name(environ)
+        if timed is not None and not timed.made_calls and said.calls_per_sample is None:
+            return cls(model, None)
+        provider = Provider.of(model, configuration, environ)
+        works = [_work(subject, said, provider) for subject in subjects]
+        is_anyones = model is None and said.tier is None  # only the agent knows whom it calls
+        planned = plan(works, {} if is_anyones else _limits(provider, said.tier, environ))
+        if not asked.is_agent:  # whose own program asks, and waits for no batch
+            planned = _with_batches(planned, provider, said)
+        return cls(model, planned, "" if is_anyones else provider.call.scope)
+
+    @property
+    def limited_s(self) -> dict[str, float]:
+        """How long its calls take by the limits that hold here, or else by those of the only tier."""
+        scopes = () if self.planned is None else self.planned.scopes
+        known = [scope for scope in scopes if scope.name == HERE] or (scopes if len(scopes) == 1 else ())
+        return {self.scope: known[0].duration_s} if known and known[0].binding else {}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """What one agent of an experiment will take."""
+
+    outlook: Outlook
+    parts: tuple[Part, ...]
+    sample_s: float | None
+    source: str
+
+    @classmethod
+    def of(
+        cls,
+        outlook: Outlook,
+        said: argparse.Namespace,
+        configuration: Configuration,
+        open_store: OpenStore,
+    ) -> AgentPlan:
+        parts: list[Part] = []
+        timed: Timed | None = None
+        for role, asked in zip(outlook.roles, outlook.asked.members, strict=True):
+            subjects, timed = subjects_of_outlook(outlook, said, open_store, role)
+            _refuse_nothing(subjects)
+            parts.append(Part.of(asked, subjects, timed, said, configuration))
+        if timed is not None:
+            return cls(outlook, tuple(parts), timed.sample_s, timed.source)
+        return cls(outlook, tuple(parts), _by_latency(parts), "calls × latency")
+
+    @property
+    def calls(self) -> int:
+        return sum(part.planned.calls for part in self.parts if part.planned is not None)
+
+    @property
+    def time(self) -> AgentTime:
+        own_s = self.outlook.duration_s(self.sample_s)
+        limited: dict[str, float] = {}
+        for part in self.parts:
+            for scope, limited_s in part.limited_s.items():
+                limited[scope] = limited.get(scope, 0.0) + limited_s
+        alone_s = None if own_s is None else max(own_s, *limited.values(), 0.0)
+        return AgentTime(self.outlook.asked.name, alone_s, limited)
+
+    def lines(self, width: int) -> Iterator[str]:
+        for place, part in enumerate(self.parts):
+            yield from [""] if place else []
+            if part.planned is None:
+                yield "calls     0: none of the recorded samples called a model through evalve"
+            else:
+                yield from plan_text(part.planned, model=part.model, width=width)
+        yield from outlook_lines(self.outlook, self.sample_s, self.source)
+
+    def plain(self) -> dict[str, Any]:
+        own = [
+            {"calls": 0} if part.planned is None else json.loads(plan_json(part.planned, model=part.model))
+            for part in self.parts
+        ]
+        outlook = {**outlook_plain(self.outlook, self.sample_s), "alone_s": self.time.alone_s}
+        if len(own) == 1:
+            return {**own[0], **outlook}
+        roles = dict(zip(self.outlook.roles, own, strict=True))
+        return {"calls": sum(part["calls"] for part in own), "roles": roles, **outlook}
+
+
+def _by_latency(parts: Sequence[Part]) -> float | None:
+    """How long a sample takes whose calls follow each other."""
+    plans = [part.planned for part in parts if part.planned is not None]
+    if not plans or any(one.one_by_one_s is None for one in plans):
+        return None
+    return sum((one.one_by_one_s or 0.0) / max(1, one.attempts) for one in plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +309,7 @@ def _work(subject: Subject, said: argparse.Namespace, provider: Provider) -> Wor
         label=subject.label,
         samples=subject.samples,
         repeat=subject.repeat,
-        calls_per_sample=1.0 if calls_per_sample is None else calls_per_sample,
+        calls_per_sample=_calls_per_sample(subject, calls_per_sample),
         input_tokens=None if input_tokens is None else input_tokens + read + written,
         output_tokens=output_tokens,
         latency_s=latency_s,
@@ -208,6 +319,12 @@ def _work(subject: Subject, said: argparse.Namespace, provider: Provider) -> Wor
         takes=_takes(provider, usage, input_tokens, output_tokens),
         source=_sources(subject, said),
     )
+
+
+def _calls_per_sample(subject: Subject, known: float | None) -> float:
+    if known is not None:
+        return known
+    return 1.0 if subject.calls_expected is None else subject.calls_expected
 
 
 def _cost_usd(subject: Subject, said: argparse.Namespace, provider: Provider, usage: Usage) -> float | None:
@@ -236,7 +353,8 @@ def _sources(subject: Subject, said: argparse.Namespace) -> str:
     if subject.past is not None and any(flag is None for flag in flags):
         sources.append(subject.past.source)
     elif said.calls_per_sample is None:
-        sources.append("1 call assumed")
+        is_told = subject.calls_expected not in (None, 1.0)
+        sources.append("turns × steps" if is_told else "1 call assumed")
     return ", ".join(sources)
 
 

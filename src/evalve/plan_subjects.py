@@ -44,6 +44,8 @@ class Subject:
     samples: int
     repeat: int
     past: Past | None
+    calls_expected: float | None = None
+    """Calls of a sample as its row tells, where nothing is recorded."""
 
 
 def subjects_of(said: argparse.Namespace, settings: wiring.Settings, open_store: OpenStore) -> list[Subject]:
@@ -126,15 +128,17 @@ class Timed:
 
 
 def subjects_of_outlook(
-    outlook: Outlook, said: argparse.Namespace, open_store: OpenStore
+    outlook: Outlook, said: argparse.Namespace, open_store: OpenStore, role: str = ""
 ) -> tuple[list[Subject], Timed | None]:
-    """The evaluations of an experiment of the file that ask one model."""
+    """The evaluations of an experiment of the file that ask one model; of a pair, what one `role` asks."""
     pasts: list[Past | None] = [None for _ in outlook.shares]
     timed: Timed | None = None
     try:
         with open_store() as store:
             own = [_own(store, said.what, share.key) for share in outlook.shares]
-            pasts = [_past(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)]
+            pasts = [
+                _past(store, share.key, first, role) for share, first in zip(outlook.shares, own, strict=True)
+            ]
             times = [
                 _timed(store, share.key, first) for share, first in zip(outlook.shares, own, strict=True)
             ]
@@ -142,7 +146,13 @@ def subjects_of_outlook(
     except NotFound:
         pass  # nothing was recorded here yet, which is no mistake
     subjects = [
-        Subject(share.label, _count_of(share, past, said), outlook.repeat, past)
+        Subject(
+            f"{share.label} {role}".rstrip(),
+            _count_of(share, past, said),
+            outlook.repeat,
+            past,
+            outlook.calls_per_sample(role),
+        )
         for share, past in zip(outlook.shares, pasts, strict=True)
     ]
     return subjects, timed
@@ -177,11 +187,11 @@ def _timed(store: Store, key: str, first: EvaluationInfo | None) -> Timed | None
 # -- what is known of it
 
 
-def _past(store: Store, key: str, first: EvaluationInfo | None = None) -> Past | None:
+def _past(store: Store, key: str, first: EvaluationInfo | None = None, role: str = "") -> Past | None:
     """The newest run of this evaluation whose calls say what they took; another variant's, if need be."""
     found: Past | None = None
     for info in _candidates(store, key, first):
-        calls = past_calls(islice(store.records(info, status="done"), MOST_RECORDS))
+        calls = past_calls(islice(store.records(info, status="done"), MOST_RECORDS), role)
         if calls is None:
             continue
         calls = _as_if_live(calls, store, info)

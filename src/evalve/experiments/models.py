@@ -43,6 +43,11 @@ class Asked:
         return self.student is not None
 
     @property
+    def members(self) -> list[Asked]:
+        """Itself, or a student and its teacher."""
+        return [self] if self.student is None or self.teacher is None else [self.student, self.teacher]
+
+    @property
     def calls_past_us(self) -> bool:
         """Whether it is an agent with a login of its own; a command may well call no model at all."""
         is_off = self.entry.get("gateway", True) in (False, "off")

@@ -12,8 +12,10 @@ from typing import Any
 from evalve.errors import OptionError
 from evalve.experiments.answering import files_for
 from evalve.experiments.declared import Declared
+from evalve.experiments.durations import work_off
 from evalve.experiments.models import Asked
 from evalve.experiments.rows import Source
+from evalve.experiments.workload import Workload, workload_of
 from evalve.options import Options
 from evalve.show.figures import duration
 
@@ -36,6 +38,8 @@ class Share:
     largest_bytes: int
     copied_bytes: float = 0.0
     """Of files that are copied into its workspace without being read."""
+    workload: Workload | None = None
+    """What its rows ask for; `None` where only fetching them tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,37 @@ class Outlook:
         return sum(self._at_once(share) * share.copied_bytes for share in self.shares)
 
     def duration_s(self, sample_s: float | None) -> float | None:
-        """In rounds of as many as run at once."""
+        """In rounds of as many as run at once; lanes one beside the other, the longest first."""
         counts = [share.samples for share in self.shares]
         if sample_s is None or not counts or any(count is None for count in counts):
             return None
-        return max(math.ceil((count or 0) * self.repeat / self.window) for count in counts) * sample_s
+        return max(self._share_s(share, sample_s) for share in self.shares)
+
+    def _share_s(self, share: Share, sample_s: float) -> float:
+        rounds_s = math.ceil((share.samples or 0) * self.repeat / self.window) * sample_s
+        work = share.workload
+        if work is None or not work.lanes:
+            return rounds_s
+        turn_s = sample_s * work.rows / work.turns
+        lanes = [turns * turn_s for turns in work.lanes for _ in range(self.repeat)]
+        return max(work_off(lanes, self.window), sum(lanes) / self.window)
+
+    @property
+    def in_lanes(self) -> bool:
+        return any(share.workload is not None and share.workload.lanes for share in self.shares)
+
+    @property
+    def roles(self) -> list[str]:
+        """Who calls models: the agent itself, or a student and its teacher."""
+        return ["student", "teacher"] if self.asked.is_pair else [""]
+
+    def calls_per_sample(self, role: str) -> float | None:
+        """As the rows tell; `None` where they cannot, or where a program of its own calls."""
+        works = [share.workload for share in self.shares]
+        known = [work for work in works if work is not None and work.rows]
+        if self.asked.is_agent or len(known) < len(works) or not known:
+            return None
+        return sum(work.calls[role] * work.rows for work in known) / sum(work.rows for work in known)
 
 
 def outlooks(declared: Declared, options: Options, environ: Mapping[str, str]) -> list[Outlook]:
@@ -106,6 +136,7 @@ def _share(declared: Declared, asked: Asked, source: Source, limit: int | None) 
         context_bytes=sum(texts) / len(texts) if texts else 0.0,
         largest_bytes=max(texts, default=0),
         copied_bytes=sum(copied) / len(copied) if copied else 0.0,
+        workload=workload_of(declared, asked, source, limit),
     )
 
 
@@ -138,6 +169,7 @@ def outlook_lines(outlook: Outlook, sample_s: float | None, source: str) -> Iter
     samples = "1 sample" if count == 1 else f"{count} samples"
     takes_s = outlook.duration_s(sample_s)
     at_once = f"{outlook.at_once} at once{' to begin with (auto)' if outlook.is_auto else ''}"
+    yield from _work_lines(outlook)
     if takes_s is None:
         yield f"duration  not known, nothing is recorded yet: {samples}, {at_once}; run some of them"
     else:
@@ -156,6 +188,18 @@ def outlook_lines(outlook: Outlook, sample_s: float | None, source: str) -> Iter
         yield f"disk      {at_once} × {each} of files = {in_bytes(copied)}, copied without being read"
 
 
+def _work_lines(outlook: Outlook) -> Iterator[str]:
+    works = [share.workload for share in outlook.shares if share.workload is not None]
+    turns, rows = sum(work.turns for work in works), sum(work.rows for work in works)
+    if turns > rows:
+        steps = sum(work.steps for work in works)
+        yield f"turns     {turns} in {rows} conversations, about {steps / turns:.1f} answers each"
+    lanes = [lane for work in works for lane in work.lanes]
+    if lanes:
+        unit = "turns" if turns > rows else "samples"
+        yield f"lanes     {len(lanes)}, the longest with {max(lanes)} {unit}, which follow each other"
+
+
 def outlook_plain(outlook: Outlook, sample_s: float | None) -> dict[str, Any]:
     return {
         "model": outlook.asked.name,
@@ -167,6 +211,8 @@ def outlook_plain(outlook: Outlook, sample_s: float | None) -> dict[str, Any]:
         "duration_s": outlook.duration_s(sample_s),
         "memory_bytes": round(outlook.memory_bytes()),
         "copied_bytes": round(outlook.copied_bytes()),
+        "turns": sum(share.workload.turns for share in outlook.shares if share.workload is not None),
+        "lanes": [lane for share in outlook.shares if share.workload for lane in share.workload.lanes],
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from evalve.contracts import all_roles
+from evalve.contracts import all_roles, split_roles
 from evalve.records import Record
 
 
@@ -25,12 +25,15 @@ class PastCalls:
     cost_usd: float | None
 
 
-def past_calls(records: Iterable[Record]) -> PastCalls | None:
+def past_calls(records: Iterable[Record], role: str = "") -> PastCalls | None:
     """The means over those records that called a model; `None` where none did.
 
     A call that evalve's own cache answered is a call of the sample, but says nothing about tokens and time.
+    With a `role`, only the calls that were made in it.
     """
-    made = [(record, all_roles(record.calls)) for record in records if record.calls]
+    made = [
+        (record, calls) for record in records if record.calls and (calls := _calls_of(record.calls, role))
+    ]
     if not made:
         return None
     answered = sum(_answered(calls) for _, calls in made)
@@ -51,6 +54,10 @@ def past_calls(records: Iterable[Record]) -> PastCalls | None:
         latency_s=sum(working_s for working_s, _ in uncached) / timed if timed else None,
         cost_usd=None if unpriced else mean("cost_usd"),
     )
+
+
+def _calls_of(calls: Mapping[str, float], role: str) -> dict[str, float]:
+    return split_roles(calls).get(role, {}) if role else all_roles(calls)
 
 
 def _answered(calls: dict[str, float]) -> float:
