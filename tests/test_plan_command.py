@@ -15,7 +15,7 @@ from evalve.experiments.configuration import Configuration
 from evalve.gate.messages import Stated
 from evalve.gate.state import Settlement
 from evalve.gate.state_sqlite import SqliteState
-from evalve.plan_command import Provider
+from evalve.planning.providers import Provider
 from evalve.storage import open_store
 from recorded import done, record
 

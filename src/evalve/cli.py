@@ -346,7 +346,7 @@ def _experiments_named(store: Store, text: str) -> list[str]:
 
 
 def _plan(said: argparse.Namespace) -> int:
-    from evalve.plan_command import plan_lines  # with pytest and the gate
+    from evalve.planning.command import plan_lines  # with pytest and the gate
 
     return _print(plan_lines(said, open_store=lambda: _store(said, said.what), width=_width()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -111,6 +111,12 @@ def _recorded(store: Store, one: Labelled, said: argparse.Namespace) -> Subject:
         repeat if said.repeat is None else said.repeat,
         _past(store, one.info.spec.key, first=one.info),
     )
+
+
+def refuse_nothing(subjects: Sequence[Subject]) -> None:
+    if not any(subject.samples for subject in subjects):
+        labels = ", ".join(subject.label for subject in subjects)
+        raise OptionError(f"there is nothing to plan: {labels} with 0 samples makes no calls")
 
 
 def _file_meant(what: str) -> str | None:

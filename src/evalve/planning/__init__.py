@@ -1,0 +1,1 @@
+"""`evalve plan`: what a run will take, before anything is spent."""
