@@ -419,9 +419,9 @@ def test_a_run_shows_its_line_among_prints_and_takes_it_away(terminal: Terminal)
     assert terminal.screen() == ["eval_a.py a print", "evalve: a note", "."]
 
 
-def test_more_than_five_evaluations_are_summed_up(terminal: Terminal) -> None:
+def test_more_than_twelve_evaluations_are_summed_up(terminal: Terminal) -> None:
     progress = a_view(terminal)
-    tallies = [Tally("x", f"eval_{number}", started_s=0.0) for number in range(8)]
+    tallies = [Tally("x", f"eval_{number}", started_s=0.0) for number in range(15)]
     for tally in tallies:
         progress.started(tally)
     progress.tick(now_s=1.0)
@@ -430,7 +430,7 @@ def test_more_than_five_evaluations_are_summed_up(terminal: Terminal) -> None:
         progress.finished(tally)
 
     assert [line.split("  ")[0] for line in seen] == [
-        "", "eval_0", "eval_1", "eval_2", "eval_3", "eval_4", "+ 3 more",
+        "", *(f"eval_{number}" for number in range(12)), "+ 3 more",
     ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ Mode = Literal["auto", "plain", "workers", "off"]
 Workers = Mapping[tuple[str, str], str]
 """How many samples run at once, in words, by experiment and evaluation."""
 
-MOST_LINES = 5
+MOST_LINES = 12
 QUIET_S = 2.0
 """A log hears nothing of runs shorter than this, nor two milestones within it."""
 REMINDER_S = 30.0
