@@ -142,6 +142,7 @@ def test_a_lane_keeps_its_database_and_is_played_again_from_its_first_after_ctrl
     assert stopped.code == 2
     before = replies(crm, "crm", "learner")
     assert before == {"a1": "a1", "a2": "a1, a2"}
+    assert "0 databases, 0 connections left" in stopped.err
     again = crm.evalve(*said, **environ)
 
     assert again.code == 0
