@@ -163,13 +163,14 @@ class Batch(AwaitedForEach):
         columns: str | list[str] | tuple[str, ...],
         dataset: Any = None,
         *,
+        lane: Any = None,
         batch_size: int | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         if batch_size is not None:
             batch_size = whole("@batch: batch_size", batch_size, minimum=1)
         sized = copy.copy(self)
         sized._batch_size = batch_size if batch_size is not None else self._batch_size
-        return super(Batch, sized).__call__(columns, dataset)
+        return super(Batch, sized).__call__(columns, dataset, lane=lane)
 
     def _of_registered(self, name: str, make: Callable[..., Any], where: str) -> Callable[..., Any]:
         def declare(*args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
