@@ -419,7 +419,7 @@ def test_a_run_shows_its_line_among_prints_and_takes_it_away(terminal: Terminal)
     assert terminal.screen() == ["eval_a.py a print", "evalve: a note", "."]
 
 
-def test_more_than_twelve_evaluations_are_summed_up(terminal: Terminal) -> None:
+def test_evaluations_for_which_there_are_no_lines_are_summed_up(terminal: Terminal) -> None:
     progress = a_view(terminal)
     tallies = [Tally("x", f"eval_{number}", started_s=0.0) for number in range(15)]
     for tally in tallies:
@@ -430,7 +430,7 @@ def test_more_than_twelve_evaluations_are_summed_up(terminal: Terminal) -> None:
         progress.finished(tally)
 
     assert [line.split("  ")[0] for line in seen] == [
-        "", *(f"eval_{number}" for number in range(12)), "+ 3 more",
+        "", *(f"eval_{number}" for number in range(8)), "+ 7 more",
     ]  # fmt: skip
 
 

@@ -126,7 +126,8 @@ class TerminalView:
     def draw(self, running: Sequence[Watched], now_s: float) -> None:
         columns, rows = self._area.size()
         # one column stays free, for the cursor; one row, for the line that the cursor is on
-        lines = self._lines(running, now_s, columns - 1)
+        most = max(1, min(MOST_LINES, rows - 2))  # the last one may say how many more there are
+        lines = self._lines(running, now_s, columns - 1, most)
         self._area.show(lines[: rows - 1])
 
     def note(self, text: str) -> None:
@@ -139,10 +140,10 @@ class TerminalView:
         self._area.clear()
         self._guard.remove()
 
-    def _lines(self, running: Sequence[Watched], now_s: float, width: int) -> list[str]:
+    def _lines(self, running: Sequence[Watched], now_s: float, width: int, most: int) -> list[str]:
         usage = self._meter.read(now_s)
         lines = []
-        for place, watched in enumerate(running[:MOST_LINES]):
+        for place, watched in enumerate(running[:most]):
             line = status_line(
                 watched.tally,
                 now_s=now_s,
@@ -155,8 +156,8 @@ class TerminalView:
             lines.append(line)
             if self._workers:
                 lines += worker_lines(watched.tally, now_s=now_s, style=self._style, width=width)
-        if len(running) > MOST_LINES:
-            lines.append(shortened(f"+ {len(running) - MOST_LINES} more", width, self._style))
+        if len(running) > most:
+            lines.append(shortened(f"+ {len(running) - most} more", width, self._style))
         return lines
 
 
