@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evalve.experiments.keys import flags_in_words
 from evalve.options import OPTIONS
 from evalve.records import FAILURE_CLASSES, GROUPED_BY
 from evalve.show.samples import LIMIT
@@ -119,6 +120,9 @@ def _run_options() -> str:
         metavar = f"[={option.metavar}]" if option.bare else metavar
         names = ", ".join(f"--{name}" for name in (option.name, *option.aliases))
         lines.append(f"  {names}{metavar}\n      {option.help.replace('%%', '%')}")
+    lines.append("\nof experiments in evalve.yaml, in place of what the file says:")
+    for name, words in flags_in_words():
+        lines.append(f"  {name}\n      {words}")
     return "\n".join(lines)
 
 

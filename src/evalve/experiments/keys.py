@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -373,6 +373,15 @@ def option_schema(option: Option) -> Schema:
 OF_MODELS = ("temperature", "max_output_tokens")
 """Keys of models that `evalve run EXPERIMENT` takes as flags, for all of them."""
 OUTPUT_DIR = "output_dir"
+
+
+def flags_in_words() -> Iterator[tuple[str, str]]:
+    """The flags of `evalve run EXPERIMENT` beside options, and what each is for."""
+    for key in EXPERIMENT.keys:
+        if key.name not in ("extends", "description"):
+            yield f"--{key.name.replace('_', '-')} …", key.help
+    yield "--temperature X, --max-output-tokens N", "of every call, for all models that are asked"
+    yield "--output-dir DIR", "for each model AGENT.jsonl, AGENT.log, and a place in status.json"
 
 
 def flags_with_values() -> frozenset[str]:

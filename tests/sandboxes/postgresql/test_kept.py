@@ -186,6 +186,25 @@ def test_a_lane_whose_connection_is_ended_is_lost(
     }
 
 
+def test_a_lane_whose_database_somebody_else_wrote_into_is_not_trusted(
+    played: Played, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_delay(monkeypatch)
+
+    async def play(id: str, db: Any) -> list[str]:
+        found = await writes(db, id)
+        if id == "a3":
+            admin.ask("UPDATE clients SET stage = 'lead'", database=db.name)
+        return found
+
+    result = played.run(play)
+
+    assert [one.sample_id for one in result if one.status == "failed"] == ["a3"]
+    assert played.tries.count("a3") == 1
+    played.run(lambda id, db: writes(db, id))
+    assert played.saw["a3"] == ["a1", "a2"]
+
+
 def test_lanes_need_to_be_told_and_words_to_be_known(played: Played, state: tuple[Path, Path]) -> None:
     with pytest.raises(OptionError, match="'db' is kept through each lane, and there are no lanes"):
         played.run(lambda id, db: writes(db, id), lane=None)

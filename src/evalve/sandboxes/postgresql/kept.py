@@ -66,10 +66,14 @@ class KeptPostgres:
 
     async def run_ends(self) -> str:
         """Also where lanes were not run to their ends."""
+        told = []
         for lane in list(self._held):
-            await self._give_back(lane, None)
+            try:
+                await self._give_back(lane, None)
+            except LenderError as error:
+                told.append(f"lane {lane[2]!r}: {error}")
         self._lost.clear()
-        return await self._lender.run_ends()
+        return "\n".join([*told, await self._lender.run_ends()])
 
     def close(self) -> None:
         self._lender.close()
@@ -96,7 +100,14 @@ class KeptPostgres:
                 await self._end(lane, held, context)
         finally:
             if context.lane.is_ending and context.ended != "retried":
-                await self._give_back(lane, None)
+                await self._end_lane(lane, context)
+
+    async def _end_lane(self, lane: Lane, context: SampleContext) -> None:
+        try:
+            await self._give_back(lane, None)
+        except LenderError as error:  # it was not what it had been: nothing of the lane can be trusted
+            await self._lose(lane, context, error)
+            raise
 
     async def _begun(self, lane: Lane, context: SampleContext) -> _Held:
         held = self._held.get(lane)
