@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evalve.errors import ExperimentChanged as ExperimentChanged
     from evalve.errors import InfrastructureError as InfrastructureError
     from evalve.errors import Interrupted as Interrupted
+    from evalve.errors import LaneLost as LaneLost
     from evalve.errors import LenderError as LenderError
     from evalve.errors import LocalUnavailable as LocalUnavailable
     from evalve.errors import Locked as Locked
@@ -66,6 +67,7 @@ _ERRORS = (
     "ExperimentChanged",
     "InfrastructureError",
     "Interrupted",
+    "LaneLost",
     "LenderError",
     "LocalUnavailable",
     "Locked",
@@ -141,6 +143,7 @@ __all__ = [
     "ForEach",
     "InfrastructureError",
     "Interrupted",
+    "LaneLost",
     "LenderError",
     "LocalUnavailable",
     "Locked",
