@@ -56,6 +56,8 @@ async def test_the_dialogue_of_earlier_turns_goes_along(provider: Any, model: st
     with provider(remembering):
         await converse(row(SUM, {**SUM, "says": "And again?"}), agent=model, tools=ADD, system="Be exact.")
 
+    roles = [message["role"] for message in asked[1].body["messages"] if message["role"] != "system"]
+    assert roles[:2] == ["user", "assistant"] and len(roles) == 3  # then the result, as the provider has it
     assert "Be exact." in asked[2].prompt
     assert [text in asked[2].prompt for text in ("What is 2 + 3?", "It is 5.", "And again?")] == [True] * 3
     assert asked[2].tool_rounds == (("5",),)

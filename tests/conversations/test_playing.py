@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,30 @@ async def test_an_error_that_the_agent_lets_pass_ends_its_turn_and_not_the_conve
     result = await converse(row(expected, {"expected_tool": "add"}), agent=agent, tools=TOOLS, db=db)
     assert values(result, "turn") == [True, True]
     assert [turn["reply"] for turn in result.response["turns"]] == ["", "ok"]
+
+
+async def test_what_was_undone_does_not_count_as_written_by_the_next_call(db: Database) -> None:
+    async def answer(turn: Turn) -> None:
+        for name, arguments in (
+            ("search_clients", {"name": "A"}),
+            ("breaks", {"how": "refuses"}),
+            ("search_clients", {"name": "A"}),
+        ):
+            with contextlib.suppress(ToolError):
+                await turn.call(name, arguments)
+
+    result = await converse(row({"expected_tool": "search_clients"}), agent=answer, tools=TOOLS, db=db)
+    assert ["wrote" in call for call in result.response["turns"][0]["calls"]] == [False, False, False]
+
+
+async def test_a_turn_without_a_reply_leaves_no_empty_message() -> None:
+    seen: list[Any] = []
+
+    async def answer(turn: Turn) -> None:
+        seen.append([message["role"] for message in turn.dialogue])
+
+    await converse(row({"expected_calls": []}, {"expected_calls": []}), agent=answer)
+    assert seen == [["user"], ["user", "user"]]
 
 
 async def test_a_lost_connection_is_no_matter_of_the_agent(db: Database) -> None:

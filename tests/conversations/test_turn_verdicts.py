@@ -58,6 +58,7 @@ RIGHT = {"success": True, "all_turns": True, "turn": True, "tool": True, "argume
             call("search", []),
         ],
         [call("create", error="busy", name="Acme"), call("create", {"id": 1}, name="Acme", wrote=True)],
+        [call("create", {"id": 1}, name="Acme", wrote=True), call("create", error="taken", name="Acme")],
         [call("delete", error="no"), call("create", {"id": 1}, name="Acme")],
     ],
 )
