@@ -86,6 +86,7 @@ OURS: list[tuple[BaseException, FailureClass]] = [
     (errors.SampleTimeout("ran for 2 s"), "timeout"),
     (errors.AnswerError("no number in it"), "answer"),
     (errors.AgentError("exited with 1"), "agent"),
+    (errors.ToolError("not today"), "code"),
     (errors.InfrastructureError("x"), "infrastructure"),
     (errors.LenderError("x"), "infrastructure"),
     (errors.LaneLost("x"), "infrastructure"),
