@@ -13,6 +13,7 @@ import pytest
 
 from evalve.conversations import tool
 from evalve.conversations.parameters import definition_of, read_value
+from evalve.conversations.tools import tools_of
 from evalve.errors import DeclarationError
 
 
@@ -93,6 +94,7 @@ def test_a_definition_comes_from_signature_annotations_and_docstring() -> None:
         (UUID, "00000000-0000-0000-0000-000000000007", UUID(int=7)),
         (Stage | None, "lead", Stage.LEAD),
         (str, "2026-01-31", "2026-01-31"),
+        (list[date] | None, ["2026-01-31"], [date(2026, 1, 31)]),
         (None, 5, 5),
     ],
 )
@@ -115,7 +117,7 @@ def is_sync(connection: Any) -> None: ...
         (takes_any, r"test_parameters.py:\d+: tool 'takes_any' takes \*\*values.*name each argument"),
         (takes_bytes, "the parameter 'content' is annotated with <class 'bytes'>"),
         (is_sync, "takes a connection, which is async: write it with `async def`"),
-        (5, "@tool declares a function; got 5"),
+        (5, "a tool is a function; got 5"),
     ],
 )
 def test_what_cannot_be_a_tool_is_told_where_it_is_declared(function: Any, message: str) -> None:
@@ -127,6 +129,16 @@ def test_a_definition_of_ones_own_needs_a_name() -> None:
     declare: Callable[[Any], Any] = tool(definition={"description": "without a name"})
     with pytest.raises(DeclarationError, match="tool 'takes_any': its definition needs a name"):
         declare(takes_any)
+
+
+class Shop:
+    async def price(self, product: str) -> int:
+        return 5
+
+
+def test_a_method_is_a_tool_too() -> None:
+    (found,) = tools_of([Shop().price])
+    assert (found.name, list(found.definition["parameters"]["properties"])) == ("price", ["product"])
 
 
 def test_a_tool_stays_the_function_that_it_is() -> None:

@@ -165,6 +165,8 @@ def read_value(annotation: Any, value: Any) -> Any:
     if typing.get_origin(annotation) in _UNIONS:
         others = [one for one in typing.get_args(annotation) if one is not type(None)]
         return read_value(others[0], value) if len(others) == 1 else value
+    if typing.get_origin(annotation) is list and isinstance(value, list):
+        return [read_value(typing.get_args(annotation)[0], one) for one in value]
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return annotation(value)
     read = _READ.get(annotation) if _is_hashable(annotation) else None

@@ -70,8 +70,8 @@ class Tool:
 
 
 def _tool(function: Any, name: str | None, definition: Mapping[str, Any] | None) -> Tool:
-    if not inspect.isfunction(function):
-        raise DeclarationError(f"@tool declares a function; got {function!r}")
+    if not inspect.isfunction(function) and not inspect.ismethod(function):
+        raise DeclarationError(f"a tool is a function; got {function!r}")
     takes_connection = CONNECTION in inspect.signature(function).parameters
     if takes_connection and not inspect.iscoroutinefunction(function):
         raise DeclarationError(
