@@ -1,0 +1,106 @@
+"""The simulated providers: `python provider.py evalve run crm` runs a command with them in place of the real ones.
+
+Without a command it serves until Ctrl-C, and prints what to export. All models are played here: the agents err as
+slips.py says, the teacher objects to the errors that it notices, and the judge is right always. Which conversation
+and which turn a request is about, and which ids there are, is read from the request, as a model would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+from typing import Any
+
+import evalve
+from evalve.simulator import Answer, Behaviour, Latency, Limits, Simulator, ToolCall
+from script import Place, Step, is_right, next_step, place_of
+from slips import RATES, is_noticed, slip
+
+PORT = 8720
+OBJECTION = "Not like this. Look at what was asked for, and make exactly the calls that it needs."
+_PART = re.compile(r"<(question|reference|response)-(\w+)>\n(.*?)\n</\1-\2>", re.DOTALL)
+
+
+def answered(ask: Any) -> Answer | str | None:
+    """What the model says that is asked: as agent or student, as teacher, as judge."""
+    parts = {name: text for name, _, text in _PART.findall(ask.prompt)}
+    if "response" in parts:
+        return _verdict(parts)
+    place = place_of(ask.body)
+    if place is None:
+        return None
+    return _said(_played(ask.model, place))
+
+
+def _played(model: str, place: Place) -> Step:
+    is_corrected = any(OBJECTION in other for other in place.turns[-1].others)
+    error = None if is_corrected else slip(model, place.row["conversation_id"], place.expected)
+    return next_step(place, error)
+
+
+def _said(step: Step) -> Answer:
+    return Answer(step.reply, tool_calls=tuple(ToolCall(name, given) for name, given in step.calls))
+
+
+def _verdict(parts: dict[str, str]) -> str:
+    """By the words: a reply that says all that the reference says is right."""
+    said, wanted = (set(re.findall(r"\w+", parts[name].lower())) for name in ("response", "reference"))
+    is_right = wanted <= said
+    reason = "It says what the reference says." if is_right else "It does not say what the reference says."
+    return json.dumps({"reason": reason, "verdict": "yes" if is_right else "no"})
+
+
+def behaviour(latency_s: float, requests_per_minute: float | None = None) -> Behaviour:
+    limits = Limits(requests_per_minute=requests_per_minute, depth_s=1.0)
+    return Behaviour(answers=answered, latency=Latency(latency_s), limits=limits)
+
+
+def variables(url: str) -> dict[str, str]:
+    """What leads clients here; the keys are none."""
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "simulated",
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": "simulated",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--port", type=int, help=f"{PORT}, or any other if somebody has that")
+    parser.add_argument("--latency-s", type=float, default=0.05, help="of every answer (0.05)")
+    parser.add_argument("--requests-per-minute", type=float, help="for each model (no limit)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND …")
+    asked = parser.parse_args()
+    behaves = behaviour(asked.latency_s, asked.requests_per_minute)
+    for port in (asked.port,) if asked.port is not None else (PORT, 0):
+        with suppress(evalve.OptionError), Simulator(behaves, port=port).start_in_thread() as provider:
+            return _run(asked.command, provider) if asked.command else _serve(provider)
+    parser.error(f"port {asked.port} is taken; leave --port out, or say another one")
+
+
+def _run(command: list[str], provider: Any) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the command, too; it decides
+    ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
+    return ended.returncode
+
+
+def _serve(provider: Any) -> int:
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    told = " ".join(f"{name}={value}" for name, value in variables(provider.url).items())
+    print(f"export {told}", flush=True)
+    over.wait()
+    print(json.dumps({"completed": provider.stats.completed, "refused": provider.stats.refused}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
