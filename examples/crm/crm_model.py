@@ -1,7 +1,7 @@
 """The CRM once more, as plain Python over dictionaries: what each call should do, known without a database.
 
-Expected states and answers come from here. It shares neither code nor SQL with tools.py, so that where the two
-agree, both are probably right.
+Expected states and answers come from here. It shares neither code nor SQL with tools.py, so that where the
+two agree, both are probably right.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "documents": {"client_id": None, "contract_id": None, "name": None, "kind": "other"},
     "notes": {"client_id": None, "opportunity_id": None, "body": None, "author": None},
 }
-"""Each table's columns, with what a new row has where nothing is said. Times of changes are not among them."""
+"""Each table's columns, with what a new row has where nothing is said; without times of changes."""
 ENTITIES = {
     "Company": "companies",
     "Client": "clients",
@@ -131,7 +131,10 @@ class Crm:
         if table == "opportunities" and before["stage"] in CLOSED:
             raise Refused(f"{which} is closed")
         status = values.get("status")
-        if table in ("quotes", "contracts") and status not in (None, *NEXT.get((table, before["status"]), ())):
+        if table in ("quotes", "contracts") and status not in (
+            None,
+            *NEXT.get((table, before["status"]), ()),
+        ):
             raise Refused(f"{which} cannot become {status}")
         if table == "quotes" and "amount" in values and before["status"] != "draft":
             raise Refused("only the amount of a draft can be changed")

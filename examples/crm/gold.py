@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from dialogue import events_of
 from script import Step, next_step, place_of
 
 from evalve import ToolError
@@ -22,6 +23,6 @@ async def answer(turn: Any) -> str:
 
 
 def _next(turn: Any) -> Step:
-    place = place_of({"messages": turn.dialogue})
+    place = place_of(events_of(turn.dialogue))
     assert place is not None, f"no conversation begins as this one does: {turn.utterance}"
     return next_step(place)

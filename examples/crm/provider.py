@@ -1,8 +1,8 @@
-"""The simulated providers: `python provider.py evalve run crm` runs a command with them in place of the real ones.
+"""Simulated models: `python provider.py evalve run crm` runs a command with them in place of the real ones.
 
-Without a command it serves until Ctrl-C, and prints what to export. All models are played here: the agents err as
-slips.py says, the teacher objects to the errors that it notices, and the judge is right always. Which conversation
-and which turn a request is about, and which ids there are, is read from the request, as a model would.
+Without a command it serves until Ctrl-C, and prints what to export. Agents err as slips.py says, the teacher
+objects to the errors that it notices, the judge is right. Which conversation and which turn a request is about,
+and which ids there are, is read from the request, as a model would do it.
 """
 
 from __future__ import annotations
@@ -17,43 +17,55 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from dialogue import calls_in, events_in, events_of
+from script import Place, Step, is_right, next_step, place_of
+from slips import is_noticed, slip
+
 import evalve
 from evalve.simulator import Answer, Behaviour, Latency, Limits, Simulator, ToolCall
-from script import Place, Step, is_right, next_step, place_of
-from slips import RATES, is_noticed, slip
 
 PORT = 8720
-OBJECTION = "Not like this. Look at what was asked for, and make exactly the calls that it needs."
+OBJECTION = (
+    "Look again at what was asked for: make exactly the calls that it needs, and say what came of them."
+)
 _PART = re.compile(r"<(question|reference|response)-(\w+)>\n(.*?)\n</\1-\2>", re.DOTALL)
+_PROPOSAL = "\n\nThe assistant is about to "
 
 
 def answered(ask: Any) -> Answer | str | None:
-    """What the model says that is asked: as agent or student, as teacher, as judge."""
+    """What the model says: to whoever offers tools as agent, otherwise as judge or teacher."""
+    if ask.tools:
+        place = place_of(events_of(ask.body["messages"]))
+        return place and _as_agent(ask.model, place, is_corrected=OBJECTION in ask.prompt)
     parts = {name: text for name, _, text in _PART.findall(ask.prompt)}
     if "response" in parts:
-        return _verdict(parts)
-    place = place_of(ask.body)
-    if place is None:
-        return None
-    return _said(_played(ask.model, place))
+        return _as_judge(parts)
+    transcript, _, proposal = ask.prompt.partition(_PROPOSAL)
+    place = place_of(events_in(transcript))
+    return place and _as_teacher(ask.model, place, proposal)
 
 
-def _played(model: str, place: Place) -> Step:
-    is_corrected = any(OBJECTION in other for other in place.turns[-1].others)
+def _as_agent(model: str, place: Place, *, is_corrected: bool) -> Answer:
+    """A student that is corrected does it right."""
     error = None if is_corrected else slip(model, place.row["conversation_id"], place.expected)
-    return next_step(place, error)
-
-
-def _said(step: Step) -> Answer:
+    step = next_step(place, error)
     return Answer(step.reply, tool_calls=tuple(ToolCall(name, given) for name, given in step.calls))
 
 
-def _verdict(parts: dict[str, str]) -> str:
+def _as_teacher(model: str, place: Place, proposal: str) -> str:
+    """One who is asked before there is a proposal (`teaching: guide`) helps where he would have noticed."""
+    proposed = Step(list(calls_in(proposal)), proposal.removeprefix("reply: "))
+    is_wrong = not proposal or not is_right(place, proposed)
+    is_seen = is_noticed(model, place.row["conversation_id"], place.expected)
+    return OBJECTION if is_wrong and is_seen else "APPROVED"
+
+
+def _as_judge(parts: dict[str, str]) -> str:
     """By the words: a reply that says all that the reference says is right."""
     said, wanted = (set(re.findall(r"\w+", parts[name].lower())) for name in ("response", "reference"))
-    is_right = wanted <= said
-    reason = "It says what the reference says." if is_right else "It does not say what the reference says."
-    return json.dumps({"reason": reason, "verdict": "yes" if is_right else "no"})
+    is_same = wanted <= said
+    reason = "It says what the reference says." if is_same else "It does not say what the reference says."
+    return json.dumps({"reason": reason, "verdict": "yes" if is_same else "no"})
 
 
 def behaviour(latency_s: float, requests_per_minute: float | None = None) -> Behaviour:
@@ -86,7 +98,7 @@ def main() -> int:
 
 
 def _run(command: list[str], provider: Any) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the command, too; it decides
+    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the command, too, which decides
     ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
     return ended.returncode
 

@@ -1,14 +1,14 @@
-"""What a scripted agent does next in a conversation, given what has been said and what tools have returned."""
+"""What a scripted agent does next, given what has been said and what tools have returned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dialogue import Body, Turn, read, texts
+from dialogue import Event, Turn, turns_of
 from slips import Call, calls_of, expected_calls, reply_of
 from truth import Row, Unknown, resolved
 from truth import read as read_rows
@@ -47,13 +47,12 @@ class Step:
     reply: str = ""
 
 
-def place_of(body: Body) -> Place | None:
-    """Which conversation a request is about: its first utterance is no other one's."""
-    for text in texts(body):
-        row = _rows().get(text)
-        if row is not None:
-            return Place(row, read(body, [turn["user_utterance"] for turn in row["turns"]]))
-    return None
+def place_of(events: Iterable[Event]) -> Place | None:
+    """Which conversation it is, and where: its first utterance is no other one's."""
+    told = list(events)
+    rows = (_rows().get(value) for kind, value in told if kind == "user")
+    row = next(filter(None, rows), None)
+    return row and Place(row, turns_of(told, [turn["user_utterance"] for turn in row["turns"]]))
 
 
 def next_step(place: Place, error: str | None = None) -> Step:
@@ -71,7 +70,9 @@ def next_step(place: Place, error: str | None = None) -> Step:
 def is_right(place: Place, step: Step) -> bool:
     """Whether a careful person would let this pass: nothing wrong is called, and nothing is left out."""
     try:
-        right = [(name, arguments) for name, arguments in resolved(expected_calls(place.expected), place.results)]
+        right = [
+            (name, arguments) for name, arguments in resolved(expected_calls(place.expected), place.results)
+        ]
     except Unknown:
         return True  # nothing can be done about it any more
     if step.calls:

@@ -1,4 +1,4 @@
-"""Which turns the simulated agents get wrong, and how: drawn from a hash, so that everybody knows it beforehand.
+"""Which turns the simulated agents get wrong, and how: drawn from a hash, so that it is known beforehand.
 
 An agent errs in a turn with the probability that RATES states, in one of the KINDS that the turn allows, each
 with the same probability. A teacher notices REPAIRED of its student's errors.

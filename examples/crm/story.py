@@ -1,4 +1,4 @@
-"""One conversation while it is written: each turn is played in the model of the CRM, which says what comes of it."""
+"""One conversation while it is written: each turn is played in the model of the CRM."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ class Story:
         return self.seed("Client", f"CL-{100 + self.number}", **given)
 
     def seed_deal(self, client: str, *, place: int = 1, **values: Any) -> str:
-        given = {"name": DEALS[(self.number + place) % len(DEALS)], "amount": self.amount(), "probability": 30}
+        given = {
+            "name": DEALS[(self.number + place) % len(DEALS)],
+            "amount": self.amount(),
+            "probability": 30,
+        }
         given |= {"owner": self.pick(*OWNERS), "stage": "qualification", **values}
         return self.seed("Opportunity", f"OP-{100 * place + self.number}", client_id=client, **given)
 

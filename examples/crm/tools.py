@@ -12,10 +12,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import psycopg
+from evalve.conversations import tool
 from psycopg import errors, sql
 from psycopg.rows import dict_row
-
-from evalve.conversations import tool
 
 Connection = psycopg.AsyncConnection[Any]
 Row = dict[str, Any]
@@ -89,7 +88,9 @@ async def search_companies(
     connection: Connection, name: str | None = None, industry: str | None = None, country: str | None = None
 ) -> list[Row]:
     """Find companies by a part of their name, by industry, by country; without arguments, all of them."""
-    return await _search(connection, "companies", "name", like={"name": name}, industry=industry, country=country)
+    return await _search(
+        connection, "companies", "name", like={"name": name}, industry=industry, country=country
+    )
 
 
 # -- clients
@@ -299,7 +300,7 @@ async def delete_opportunity(connection: Connection, opportunity_id: str) -> Row
     count = len(await _search(connection, "quotes", "title", opportunity_id=opportunity_id))
     if count:
         raise ValueError(
-            f"opportunity {opportunity_id} still has {_counted(count, 'quotes')}; delete them first, or close it"
+            f"opportunity {opportunity_id} still has {_counted(count, 'quotes')}; delete them, or close it"
         )
     return await _delete(connection, "opportunities", opportunity_id)
 
@@ -380,7 +381,9 @@ async def delete_quote(connection: Connection, quote_id: str) -> Row:
     """Delete a quote that is not under contract."""
     await _get(connection, "quotes", quote_id)
     for contract in await _search(connection, "contracts", "id", quote_id=quote_id):
-        raise ValueError(f"quote {quote_id} is under contract {contract['contract_id']}; it cannot be deleted")
+        raise ValueError(
+            f"quote {quote_id} is under contract {contract['contract_id']}; it cannot be deleted"
+        )
     return await _delete(connection, "quotes", quote_id)
 
 
@@ -390,9 +393,7 @@ async def list_quotes(
 ) -> list[Row]:
     """The quotes of a deal, the cheapest first."""
     await _get(connection, "opportunities", opportunity_id)
-    return await _search(
-        connection, "quotes", "amount, title", opportunity_id=opportunity_id, status=status
-    )
+    return await _search(connection, "quotes", "amount, title", opportunity_id=opportunity_id, status=status)
 
 
 @tool
@@ -435,7 +436,10 @@ async def create_contract(connection: Connection, quote_id: str, start_date: str
 
 @tool
 async def modify_contract(
-    connection: Connection, contract_id: str, status: ContractStatus | None = None, end_date: str | None = None
+    connection: Connection,
+    contract_id: str,
+    status: ContractStatus | None = None,
+    end_date: str | None = None,
 ) -> Row:
     """Change a contract. Pending ones become active, active ones expire, both can be terminated."""
     contract = await _get(connection, "contracts", contract_id)
@@ -507,7 +511,9 @@ async def add_note(
     if opportunity_id is not None:
         deal = await _get(connection, "opportunities", opportunity_id)
         if deal["client_id"] != client_id:
-            raise ValueError(f"opportunity {opportunity_id} belongs to {deal['client_id']}, not to {client_id}")
+            raise ValueError(
+                f"opportunity {opportunity_id} belongs to {deal['client_id']}, not to {client_id}"
+            )
     return await _insert(
         connection, "notes", client_id=client_id, body=body, opportunity_id=opportunity_id, author=author
     )
@@ -520,9 +526,7 @@ async def delete_note(connection: Connection, note_id: str) -> Row:
 
 
 @tool
-async def list_notes(
-    connection: Connection, client_id: str, opportunity_id: str | None = None
-) -> list[Row]:
+async def list_notes(connection: Connection, client_id: str, opportunity_id: str | None = None) -> list[Row]:
     """The notes about a client or a deal, in the order in which they were written."""
     await _get(connection, "clients", client_id)
     return await _search(
@@ -543,7 +547,7 @@ async def _open_opportunity(connection: Connection, opportunity_id: str) -> Row:
 async def _refuse_second_primary(connection: Connection, client_id: str) -> None:
     for contact in await _search(connection, "contacts", "id", client_id=client_id, is_primary=True):
         raise ValueError(
-            f"client {client_id} already has a primary contact ({contact['contact_id']}); change that one first"
+            f"client {client_id} already has a primary contact ({contact['contact_id']}); change that one"
         )
 
 
@@ -589,8 +593,12 @@ async def _update(connection: Connection, table: str, which: str, **values: Any)
     await _get(connection, table, which)
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
-        raise ValueError(f"nothing to change of {NOUNS[table]} {which}: say at least one of {', '.join(values)}")
-    changes = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given]
+        raise ValueError(
+            f"nothing to change of {NOUNS[table]} {which}: say at least one of {', '.join(values)}"
+        )
+    changes: list[sql.Composable] = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given
+    ]
     if table in ("clients", "opportunities"):
         changes.append(sql.SQL("updated_at = now()"))
     statement = sql.SQL("UPDATE {} SET {} WHERE id = {} RETURNING *").format(
@@ -624,7 +632,8 @@ async def _search(
     like: Mapping[str, str | None] | None = None,
     **equal: Any,
 ) -> list[Row]:
-    conditions, values = [sql.SQL("true")], []
+    conditions: list[sql.Composable] = [sql.SQL("true")]
+    values = []
     for name, part in (like or {}).items():
         if part is not None:
             conditions.append(sql.SQL("strpos(lower({}), lower(%s)) > 0").format(sql.Identifier(name)))
@@ -682,7 +691,9 @@ async def _in_words(table: str, given: Mapping[str, Any]) -> AsyncIterator[None]
         detail = (error.diag.message_detail or "").removeprefix("Key ").removesuffix(" already exists.")
         raise ValueError(f"a {NOUNS[table]} with {detail} already exists") from error
     except errors.ForeignKeyViolation as error:
-        raise ValueError(f"this {NOUNS[table]} refers to what is not there: {error.diag.message_detail}") from error
+        raise ValueError(
+            f"this {NOUNS[table]} refers to what is not there: {error.diag.message_detail}"
+        ) from error
     except errors.CheckViolation as error:
         said = ", ".join(f"{name}={value!s}" for name, value in given.items())
         raise ValueError(f"no {NOUNS[table]} can be so ({error.diag.constraint_name}): {said}") from error

@@ -1,10 +1,10 @@
 """What an evaluation of the simulated agents must find: `python truth.py [--json]`.
 
-Two figures for each agent. `expected` is the success rate of an agent that errs so often, over this dataset: for a
-conversation of n turns (1 - rate)^n, or where only the final state counts, the probability of all combinations of
-errors that leave it right. `drawn` is the share of conversations that succeed with the errors that were drawn: an
-evaluation must report exactly that, with an interval around `expected`. Both come from crm_model.py, which knows
-nothing of tools.py, PostgreSQL or evalve.
+Two figures for each agent. `expected` is the success rate of an agent that errs so often, over this dataset:
+for a conversation of n turns (1 - rate)^n; where only the final state counts, the probability of all
+combinations of errors that leave it right. `drawn` is the share of conversations that succeed with the errors
+that were drawn: an evaluation must report exactly that, with an interval that has `expected` in it. Both come
+from crm_model.py, which knows nothing of tools.py, PostgreSQL or evalve.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from story import REFERENCE
 from world import base
 
 CLAUDE, GPT, MINI = RATES
-AGENTS = {"claude": (CLAUDE, None), "gpt4.1": (GPT, None), "gpt4.1-mini": (MINI, None), "atlas": (MINI, CLAUDE)}
+AGENTS = {
+    "claude": (CLAUDE, None),
+    "gpt4.1": (GPT, None),
+    "gpt4.1-mini": (MINI, None),
+    "atlas": (MINI, CLAUDE),
+}
 """Each agent's model, and its teacher."""
 
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Seven kinds of work in a CRM. Each yields after every turn, so that a conversation may end after any of them."""
+"""Seven kinds of work in a CRM. Each yields after every turn, so that a conversation may end anywhere."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _find_and_advance(s: Story, client: str) -> Turns:
 def _new_deal_won(s: Story, client: str) -> Turns:
     amount, until = s.amount(), s.day(2027)
     deal = s.say(
-        f"Open 'Expansion {s.number}' over {amount} for {s.name} ({client}); we expect it to close on {until}.",
+        f"Open 'Expansion {s.number}' over {amount} for {s.name} ({client}); it should close on {until}.",
         "create_opportunity",
         {"client_id": client, "name": f"Expansion {s.number}", "amount": amount, "close_date": until},
     )
@@ -379,7 +379,9 @@ def _contract_made(s: Story, client: str, quote: str) -> Turns:
     )
     which = made + "contract_id}}"
     yield
-    s.say("It is signed: activate the contract.", "modify_contract", {"contract_id": which, "status": "active"})
+    s.say(
+        "It is signed: activate the contract.", "modify_contract", {"contract_id": which, "status": "active"}
+    )
     yield
     document = f"agreement-{s.number}.pdf"
     s.say(
@@ -403,8 +405,8 @@ def _contract_extended(s: Story, client: str, contract: str) -> Turns:
         f"When does the active contract of {s.name} ({client}) end?",
         "search_contracts",
         {"client_id": client, "status": "active"},
-        reply=f"It ends on {s.crm.call('search_contracts', {'client_id': client, 'status': 'active'})[0]['end_date']}.",
-        answers=[s.crm.call("search_contracts", {"client_id": client, "status": "active"})[0]["end_date"]],
+        reply=f"It ends on {ends}.",
+        answers=[ends],
     )
     assert s.result(found)[0]["end_date"] == ends
     yield
@@ -442,7 +444,9 @@ def _contract_too_early(s: Story, quote: str) -> Turns:
 
 def records(s: Story) -> Turns:
     client = s.seed_client()
-    old = s.seed("Document", f"DO-{100 + s.number}", client_id=client, name="old-price-list.pdf", kind="other")
+    old = s.seed(
+        "Document", f"DO-{100 + s.number}", client_id=client, name="old-price-list.pdf", kind="other"
+    )
     s.seed("Document", f"DO-{400 + s.number}", client_id=client, name="terms.pdf", kind="agreement")
     note = s.seed("Note", f"NO-{100 + s.number}", client_id=client, body=s.remark(0), author="lee")
     yield from in_any_order(
@@ -735,7 +739,9 @@ def _client_closed(s: Story, client: str, deal: str) -> Turns:
     yield
     s.say(f"Delete its opportunity {deal}, then.", "delete_opportunity", {"opportunity_id": deal})
     yield
-    s.say(f"And set {client} to churned instead.", "modify_client", {"client_id": client, "status": "churned"})
+    s.say(
+        f"And set {client} to churned instead.", "modify_client", {"client_id": client, "status": "churned"}
+    )
     yield
 
 

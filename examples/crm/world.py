@@ -1,4 +1,4 @@
-"""The people, companies and figures that conversations are about, and the rows that every one of them begins with."""
+"""What conversations are about: names and figures, and the rows with which every one of them begins."""
 
 from __future__ import annotations
 
@@ -33,15 +33,32 @@ def base() -> Crm:
     """What seed.sql has: a few rows that no conversation is about, and that no call may touch by mistake."""
     crm = Crm()
     crm.put("companies", "CO-1", name="Northwind Holding", industry="retail", country="US", employees=5200)
-    crm.put("companies", "CO-2", name="Rheinwerk", kind="partner", industry="energy", country="DE", employees=840)
+    crm.put(
+        "companies", "CO-2", name="Rheinwerk", kind="partner", industry="energy", country="DE", employees=840
+    )
     crm.put("companies", "CO-3", name="Papeterie Lune", kind="vendor", industry="retail", country="FR")
     crm.put("clients", "CL-1", company_id="CO-1", name="Northwind Stores", status="active", owner="dana")
-    crm.put("clients", "CL-2", company_id="CO-2", name="Rheinwerk Netz", email="hello@rheinwerk.example", owner="lee")
+    crm.put(
+        "clients",
+        "CL-2",
+        company_id="CO-2",
+        name="Rheinwerk Netz",
+        email="hello@rheinwerk.example",
+        owner="lee",
+    )
     crm.put("contacts", "CT-1", client_id="CL-1", first_name="Nora", last_name="West", is_primary=True)
     crm.put("contacts", "CT-2", client_id="CL-2", first_name="Karl", last_name="Brandt", title="Buyer")
     deal = {"client_id": "CL-1", "name": "Till replacement", "owner": "dana"}
     crm.put("opportunities", "OP-1", **deal, stage="closed_won", amount=64000, probability=100)
-    crm.put("opportunities", "OP-2", client_id="CL-2", name="Metering", stage="proposal", amount=91500, probability=40)
+    crm.put(
+        "opportunities",
+        "OP-2",
+        client_id="CL-2",
+        name="Metering",
+        stage="proposal",
+        amount=91500,
+        probability=40,
+    )
     crm.put("quotes", "QU-1", opportunity_id="OP-1", title="Tills, 40 shops", amount=64000, status="approved")
     term = {"start_date": "2026-01-01", "end_date": "2027-12-31"}
     crm.put("contracts", "CN-1", client_id="CL-1", quote_id="QU-1", value=64000, status="active", **term)
