@@ -1,8 +1,8 @@
 """Simulated models: `python provider.py evalve run crm` runs a command with them in place of the real ones.
 
 Without a command it serves until Ctrl-C, and prints what to export. Agents err as slips.py says, the teacher
-objects to the errors that it notices, the judge is right. Which conversation and which turn a request is about,
-and which ids there are, is read from the request, as a model would do it.
+objects to the errors that it notices, the judge is right. Which conversation and turn a request is about, and
+which ids there are, is read from the request, as a model would do it.
 """
 
 from __future__ import annotations

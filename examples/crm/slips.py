@@ -50,7 +50,7 @@ def kinds_of(turn: Turn) -> list[str]:
     """The errors that are possible in a turn."""
     calls = expected_calls(turn)
     is_possible = {
-        "wrong_tool": True,
+        "wrong_tool": bool(calls) or "expected_calls" in turn,
         "wrong_argument": bool(calls),
         "missing_call": bool(calls),
         "wrong_reply": "expected_response" in turn,
@@ -61,7 +61,7 @@ def kinds_of(turn: Turn) -> list[str]:
 def expected_calls(turn: Turn) -> list[Call]:
     if "expected_calls" in turn:
         return [(call["name"], call["arguments"]) for call in turn["expected_calls"]]
-    return [(turn["expected_tool"], turn["expected_args"])]
+    return [(turn["expected_tool"], turn["expected_args"])] if "expected_tool" in turn else []
 
 
 def calls_of(turn: Turn, kind: str | None) -> list[Call]:

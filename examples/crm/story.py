@@ -83,8 +83,8 @@ class Story:
         self._add(utterance, {"expected_calls": expected}, None, "", (), False)
 
     def sum_up(self, utterance: str, text: str) -> None:
-        """A turn without a call, whose reply a judge reads."""
-        self._add(utterance, {"expected_calls": []}, None, text, (), True)
+        """A turn whose reply a judge reads, whether something is looked up once more or not."""
+        self._add(utterance, {}, None, text, (), True)
 
     def _add(
         self,

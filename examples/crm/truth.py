@@ -56,6 +56,19 @@ class Played:
         )
 
 
+def truth(agent: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Both rates of an agent, and what comes of each conversation."""
+    played = {row["conversation_id"]: drawn(agent, row) for row in rows}
+    return {
+        "expected": sum(probability(agent, row) for row in rows) / len(rows),
+        "drawn": sum(one.success for one in played.values()) / len(rows),
+        "conversations": {
+            which: {"errors": one.errors, "turns": one.turns, "success": one.success}
+            for which, one in played.items()
+        },
+    }
+
+
 def drawn(agent: str, row: Row) -> Played:
     """With the errors that this agent makes in this conversation."""
     model, teacher = AGENTS[agent]
@@ -166,19 +179,13 @@ def main() -> None:
     parser.add_argument("--samples", type=int, help="the first so many conversations")
     said = parser.parse_args()
     rows = read(Path(__file__).parent)[: said.samples]
-    told = {
-        agent: {
-            "expected": sum(probability(agent, row) for row in rows) / len(rows),
-            "drawn": sum(drawn(agent, row).success for row in rows) / len(rows),
-        }
-        for agent in AGENTS
-    }
+    told = {agent: truth(agent, rows) for agent in AGENTS}
     if said.json:
         print(json.dumps(told))
         return
     print(f"success over {len(rows)} conversations")
-    for agent, rates in told.items():
-        print(f"  {agent:12} expected {rates['expected']:.3f}  drawn {rates['drawn']:.3f}")
+    for agent, one in told.items():
+        print(f"  {agent:12} expected {one['expected']:.3f}  drawn {one['drawn']:.3f}")
 
 
 if __name__ == "__main__":
