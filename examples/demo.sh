@@ -1,6 +1,7 @@
 #!/bin/sh
 # What `make demo` shows: a real model on this machine, evaluated, interrupted, resumed, compared and cached;
-# then a provider's limits, kept. Everything is written below build/demo; no key and no network are used.
+# then a provider's limits, kept; then four agents and a CRM. Everything is written below build/demo; no key and no
+# network are used.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +11,7 @@ mkdir -p "$demo"
 cp "$here/eval_local_sentiment.py" "$here/movie_reviews.jsonl" "$here/eval_paced.py" "$demo"
 cd "$demo"
 printf '[pytest]\nasyncio_default_fixture_loop_scope = session\n' > pytest.ini
-for name in $(env | sed -n 's/^\(EVAL_[A-Z0-9_]*\|EVALVE_[A-Z0-9_]*\|ANTHROPIC_[A-Z0-9_]*\)=.*/\1/p'); do
+for name in $(env | sed -n 's/^\(EVAL_[A-Z0-9_]*\|EVALVE_[A-Z0-9_]*\|ANTHROPIC_[A-Z0-9_]*\|OPENAI_[A-Z0-9_]*\)=.*/\1/p'); do
     unset "$name"   # the person's own settings are for their own runs
 done
 export EVALVE_STATE_DIR="$PWD/state" EVALVE_CACHE_DIR="$PWD/cache"
@@ -87,5 +88,15 @@ saw = json.loads(Path("simulator.jsonl").read_text().splitlines()[-1])
 print(f"{saw['requests']} requests in {saw['elapsed_s']:.1f} s, {saw['refused']} refused,")
 print(f"at most {saw['peak_concurrency']} at once, every second: {list(saw['admitted_by_second'].values())}")
 PY
+
+unset EVALVE_LIMITS_ANTHROPIC_RPM ANTHROPIC_BASE_URL ANTHROPIC_API_KEY
+mkdir crm
+cp "$here"/crm/*.* crm
+cd crm
+say "Last, agents with a state: conversations with a CRM in PostgreSQL, each in a database of its own."
+say "Three models, and a pair of teacher and student, all at once. They are simulated, and err as they are told:"
+run python truth.py --samples 12
+run python provider.py evalve run crm --samples 12
+run evalve show crm
 
 say "The records lie in build/demo/.evalve; the evaluations in examples/. Next: README.md."

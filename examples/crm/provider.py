@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -100,6 +101,7 @@ def main() -> int:
 def _run(command: list[str], provider: Any) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the command, too, which decides
     ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
+    print(_told(provider.stats), file=sys.stderr)
     return ended.returncode
 
 
@@ -110,8 +112,13 @@ def _serve(provider: Any) -> int:
     told = " ".join(f"{name}={value}" for name, value in variables(provider.url).items())
     print(f"export {told}", flush=True)
     over.wait()
-    print(json.dumps({"completed": provider.stats.completed, "refused": provider.stats.refused}), flush=True)
+    print(_told(provider.stats), flush=True)
     return 0
+
+
+def _told(seen: Any) -> str:
+    tokens = f"{seen.input_tokens:,} + {seen.output_tokens:,} tokens"
+    return f"simulated models: {seen.completed:,} answers, {seen.refused:,} refusals, {tokens}"
 
 
 if __name__ == "__main__":

@@ -70,3 +70,45 @@ def test_the_expected_calls_succeed_so_that_tools_and_model_agree(crm: Project) 
     assert len(records) == len(ROWS)
     wrong = [record["response"] for record in records if not record["response"]["success"]]
     assert wrong == []
+
+
+FIRST_WRONG = {
+    "wrong_tool": {"turn", "tool"},
+    "missing_call": {"turn", "tool"},
+    "wrong_argument": {"turn", "arguments"},
+    "wrong_reply": {"turn", "response"},
+}
+"""The scores that must be wrong in a turn with such an error."""
+
+
+def scores_of(record: dict[str, Any], turn: int) -> dict[str, Any]:
+    return {
+        score["name"]: score["value"] for score in record["scores"] if score["metadata"].get("turn") == turn
+    }
+
+
+def test_four_agents_at_once_are_found_to_err_exactly_as_they_do(crm: Project) -> None:
+    ended = simulated(crm, "run", "crm", "--samples", str(SOME), EVALVE_CACHE="off")
+    shown = crm.evalve("show", "crm", "--json")
+
+    assert ended.code == 0, ended.err
+    records = {(record["evaluation"], record["sample_id"]): record for record in crm.records("crm")}
+    known = truth(crm, "--samples", str(SOME))
+    assert len(records) == 4 * SOME
+    kinds: Counter[str] = Counter()
+    for agent, one in known.items():
+        for which, conversation in one["conversations"].items():
+            record = records[f"conversations[{agent}]", which]
+            response = record["response"]
+            assert [turn["right"] for turn in response["turns"]] == conversation["turns"], (agent, which)
+            assert response["success"] == conversation["success"], (agent, which)
+            first = next((n for n, error in enumerate(conversation["errors"], 1) if error), None)
+            if first is not None:
+                kind = conversation["errors"][first - 1]
+                kinds[kind] += 1
+                scores = scores_of(record, first)
+                assert all(scores[name] is False for name in FIRST_WRONG[kind]), (agent, which, scores)
+                assert kind != "wrong_argument" or scores["tool"], (agent, which)
+                assert kind != "wrong_reply" or scores.get("tool", True), (agent, which)
+    assert set(kinds) == set(FIRST_WRONG)
+    print(shown.out[:4000])
