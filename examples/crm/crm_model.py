@@ -6,8 +6,7 @@ two agree, both are probably right.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
@@ -63,7 +62,7 @@ ENTITIES = {
     "Note": "notes",
 }
 ID_OF = {table: f"{entity.lower()}_id" for entity, table in ENTITIES.items()}
-UNIQUE = {
+UNIQUE: dict[str, list[tuple[str, ...]]] = {
     "companies": [("name",)],
     "clients": [("name",), ("email",)],
     "contacts": [("client_id", "email")],
@@ -90,9 +89,6 @@ class Crm:
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, Row]] = {table: {} for table in COLUMNS}
         self._made = 0
-
-    def copy(self) -> Crm:
-        return copy.deepcopy(self)
 
     def put(self, table: str, which: str, **values: Any) -> Row:
         """A row, as a seed has it."""
@@ -191,7 +187,7 @@ class Crm:
                     raise Refused(f"{row['client_id']} already has a primary contact")
         if not 0 <= row.get("probability", 0) <= 100:
             raise Refused("probability")
-        if table in ("quotes", "contracts") and row.get("amount", row.get("value")) <= 0:
+        if table in ("quotes", "contracts") and row["amount" if table == "quotes" else "value"] <= 0:
             raise Refused("amount_check")
         if table == "contracts" and row["end_date"] <= row["start_date"]:
             raise Refused("ends_after_it_starts")
@@ -309,8 +305,3 @@ def _table(noun: str) -> str:
 
 def _whole(value: float) -> float | int:
     return int(value) if value == int(value) else round(value, 2)
-
-
-def changed(before: Crm, after: Crm) -> Iterable[str]:
-    """Tables in which something is not as it was."""
-    return [table for table in COLUMNS if before.tables[table] != after.tables[table]]

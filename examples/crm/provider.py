@@ -37,13 +37,14 @@ def answered(ask: Any) -> Answer | str | None:
     """What the model says: to whoever offers tools as agent, otherwise as judge or teacher."""
     if ask.tools:
         place = place_of(events_of(ask.body["messages"]))
-        return place and _as_agent(ask.model, place, is_corrected=OBJECTION in ask.prompt)
+        is_corrected = OBJECTION in ask.prompt
+        return None if place is None else _as_agent(ask.model, place, is_corrected=is_corrected)
     parts = {name: text for name, _, text in _PART.findall(ask.prompt)}
     if "response" in parts:
         return _as_judge(parts)
     transcript, _, proposal = ask.prompt.partition(_PROPOSAL)
     place = place_of(events_in(transcript))
-    return place and _as_teacher(ask.model, place, proposal)
+    return None if place is None else _as_teacher(ask.model, place, proposal)
 
 
 def _as_agent(model: str, place: Place, *, is_corrected: bool) -> Answer:

@@ -52,7 +52,9 @@ def place_of(events: Iterable[Event]) -> Place | None:
     told = list(events)
     rows = (_rows().get(value) for kind, value in told if kind == "user")
     row = next(filter(None, rows), None)
-    return row and Place(row, turns_of(told, [turn["user_utterance"] for turn in row["turns"]]))
+    if row is None:
+        return None
+    return Place(row, turns_of(told, [turn["user_utterance"] for turn in row["turns"]]))
 
 
 def next_step(place: Place, error: str | None = None) -> Step:

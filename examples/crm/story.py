@@ -21,7 +21,6 @@ class Story:
         self.name = name
         self.chance = chance
         self.crm = base()
-        self.start = self.crm.copy()
         self.seeds: dict[str, dict[str, dict[str, Any]]] = {}
         self.turns: list[dict[str, Any]] = []
         self.results: list[Any] = []
@@ -33,7 +32,6 @@ class Story:
     def seed(self, entity: str, which: str, **values: Any) -> str:
         self.seeds.setdefault(entity, {})[which] = values
         self.crm.put(ENTITIES[entity], which, **values)
-        self.start.put(ENTITIES[entity], which, **values)
         return which
 
     def seed_client(self, **values: Any) -> str:
@@ -64,7 +62,7 @@ class Story:
         refused: str = "",
     ) -> str:
         """A turn with one call. Returns what a later turn writes before the field: `{{turn_3.`."""
-        turn = {"expected_tool": tool, "expected_args": arguments}
+        turn: dict[str, Any] = {"expected_tool": tool, "expected_args": arguments}
         result: Any = None
         try:
             result = self.crm.call(tool, self.resolved(arguments))
