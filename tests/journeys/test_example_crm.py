@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections import Counter
@@ -72,43 +73,95 @@ def test_the_expected_calls_succeed_so_that_tools_and_model_agree(crm: Project) 
     assert wrong == []
 
 
-FIRST_WRONG = {
-    "wrong_tool": {"turn", "tool"},
-    "missing_call": {"turn", "tool"},
-    "wrong_argument": {"turn", "arguments"},
-    "wrong_reply": {"turn", "response"},
+MUST_BE_WRONG = {
+    "wrong_tool": "tool",
+    "missing_call": "tool",
+    "wrong_argument": "arguments",
+    "wrong_reply": "response",
 }
-"""The scores that must be wrong in a turn with such an error."""
-
-
-def scores_of(record: dict[str, Any], turn: int) -> dict[str, Any]:
-    return {
-        score["name"]: score["value"] for score in record["scores"] if score["metadata"].get("turn") == turn
-    }
+"""The score that shows an error of this kind."""
 
 
 def test_four_agents_at_once_are_found_to_err_exactly_as_they_do(crm: Project) -> None:
     ended = simulated(crm, "run", "crm", "--samples", str(SOME), EVALVE_CACHE="off")
-    shown = crm.evalve("show", "crm", "--json")
+    shown = json.loads(crm.evalve("show", "crm", "--json").out)
+    known = truth(crm, "--samples", str(SOME))
 
     assert ended.code == 0, ended.err
-    records = {(record["evaluation"], record["sample_id"]): record for record in crm.records("crm")}
-    known = truth(crm, "--samples", str(SOME))
-    assert len(records) == 4 * SOME
+    records = crm.records("crm")
     kinds: Counter[str] = Counter()
     for agent, one in known.items():
+        found = {
+            record["sample_id"]: record
+            for record in records
+            if record["evaluation"] == f"conversations[{agent}]"
+        }
+        assert outcomes(found) == {
+            which: (conversation["success"], conversation["turns"])
+            for which, conversation in one["conversations"].items()
+        }
         for which, conversation in one["conversations"].items():
-            record = records[f"conversations[{agent}]", which]
-            response = record["response"]
-            assert [turn["right"] for turn in response["turns"]] == conversation["turns"], (agent, which)
-            assert response["success"] == conversation["success"], (agent, which)
-            first = next((n for n, error in enumerate(conversation["errors"], 1) if error), None)
-            if first is not None:
-                kind = conversation["errors"][first - 1]
-                kinds[kind] += 1
-                scores = scores_of(record, first)
-                assert all(scores[name] is False for name in FIRST_WRONG[kind]), (agent, which, scores)
-                assert kind != "wrong_argument" or scores["tool"], (agent, which)
-                assert kind != "wrong_reply" or scores.get("tool", True), (agent, which)
-    assert set(kinds) == set(FIRST_WRONG)
-    print(shown.out[:4000])
+            kinds += first_error(conversation["errors"], found[which])
+        success = metric(shown, f"conversations[{agent}]", "success")
+        assert success["value"] == pytest.approx(one["drawn"])
+        assert success["low"] <= one["expected"] <= success["high"], agent
+    assert kinds.keys() == MUST_BE_WRONG.keys()
+    assert tokens(records) == what_the_provider_counted(ended)
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, tuple[bool, list[bool]]]:
+    """Whether each conversation succeeded, and each of its turns."""
+    return {
+        which: (record["response"]["success"], [turn["right"] for turn in record["response"]["turns"]])
+        for which, record in found.items()
+    }
+
+
+def first_error(errors: list[str | None], record: dict[str, Any]) -> Counter[str]:
+    """The first error of a conversation shows in its own score, and in none that stands before it."""
+    turn, kind = next(((turn, kind) for turn, kind in enumerate(errors, 1) if kind), (0, None))
+    if kind is None:
+        return Counter()
+    scores = {
+        score["name"]: score["value"] for score in record["scores"] if score["metadata"].get("turn") == turn
+    }
+    wrong = MUST_BE_WRONG[kind]
+    assert scores[wrong] is False, (kind, scores)
+    assert wrong == "tool" or scores.get("tool", True), (kind, scores)
+    assert wrong != "response" or scores.get("arguments", True), (kind, scores)
+    return Counter([kind])
+
+
+def metric(shown: dict[str, Any], evaluation: str, name: str) -> dict[str, Any]:
+    (metrics,) = [one["metrics"] for one in shown["evaluations"] if one["evaluation"] == evaluation]
+    (found,) = [one for one in metrics if one["evaluator"] == name]
+    return dict(found)
+
+
+def tokens(records: list[dict[str, Any]]) -> tuple[int, int]:
+    """Input and output of all roles together."""
+    roles = ("", "student.", "teacher.", "judge.")
+    kinds = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
+    calls = [record["calls"] for record in records]
+    inputs = sum(one.get(role + kind, 0) for one in calls for role in roles for kind in kinds)
+    return inputs, sum(one.get(role + "output_tokens", 0) for one in calls for role in roles)
+
+
+def what_the_provider_counted(ended: Ended) -> tuple[int, int]:
+    told = re.search(r"simulated models: .* ([\d,]+) \+ ([\d,]+) tokens", ended.err)
+    assert told is not None, ended.err
+    return int(told[1].replace(",", "")), int(told[2].replace(",", ""))
+
+
+def test_one_by_one_and_sixteen_at_once_are_the_same(crm: Project) -> None:
+    flags = ("--samples", "12", "--model", "gpt4.1-mini", "--model", "atlas")
+    exported = []
+    for concurrency in ("1", "16"):
+        ended = simulated(
+            crm, "run", "crm", *flags, "--concurrency", concurrency, "--fresh", EVALVE_CACHE="off"
+        )
+        assert ended.code == 0, ended.err
+        exported.append(crm.evalve("export", "crm", "--canonical").out.splitlines())
+
+    assert len(exported[0]) == 24
+    assert exported[0] == exported[1]
