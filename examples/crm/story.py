@@ -96,7 +96,7 @@ class Story:
         number = len(self.turns) + 1
         if reply:
             response: dict[str, Any] = {"text": reply, "evaluation": "judge" if judged else "structured"}
-            response |= {"requires_judge": True} if judged else {"answers": [str(one) for one in answers]}
+            response |= {"requires_judge": True} if judged else {"answers": [list(answers)]}
             turn = {**turn, "expected_response": response}
         assert all(utterance != other["user_utterance"] for other in self.turns), utterance
         self.turns.append({"turn_id": number, "user_utterance": utterance, **turn})

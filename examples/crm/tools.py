@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import psycopg
-from evalve.conversations import tool
 from psycopg import errors, sql
 from psycopg.rows import dict_row
+
+from evalve.conversations import tool
 
 Connection = psycopg.AsyncConnection[Any]
 Row = dict[str, Any]

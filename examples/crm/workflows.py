@@ -151,7 +151,7 @@ def _find_and_advance(s: Story, client: str) -> Turns:
         "search_opportunities",
         {"client_id": client},
         reply=f"The largest is {rows[0]['name']} over {rows[0]['amount']}.",
-        answers=[rows[0]["name"]],
+        answers=[rows[0]["name"], rows[0]["amount"]],
     )
     yield
     owner = s.pick(*(one for one in OWNERS if one != rows[0]["owner"]))
@@ -295,7 +295,7 @@ def _quotes_compared(s: Story, deal: str, one: str, other: str) -> Turns:
         "compare_quotes",
         {"quote_ids": [one, other]},
         reply=f"{compared['cheapest_title']} is cheaper by {compared['difference']}.",
-        answers=[compared["difference"]],
+        answers=[compared["cheapest_title"], compared["difference"]],
     )
     yield
     s.say(f"We do not need {other} any more; delete it.", "delete_quote", {"quote_id": other})
@@ -492,7 +492,7 @@ def _document_removed(s: Story, client: str, document: str) -> Turns:
         "list_documents",
         {"client_id": client},
         reply=f"These: {', '.join(names)}.",
-        answers=names[:1],
+        answers=names,
     )
     yield
     s.say(f"Delete {document}, it is outdated.", "delete_document", {"document_id": document})
@@ -559,7 +559,7 @@ def _report_on_deals(s: Story, client: str, owner: str) -> Turns:
         "pipeline_summary",
         {"client_id": client},
         reply=f"{summary['amount']} in {summary['opportunities']} open deals.",
-        answers=[summary["amount"]],
+        answers=[summary["amount"], summary["opportunities"]],
     )
     yield
     rows = s.crm.call("search_opportunities", {"client_id": client, "stage": "proposal"})
@@ -602,7 +602,7 @@ def _report_on_people(s: Story, client: str) -> Turns:
         "list_contacts",
         {"client_id": found + "client_id}}"},
         reply=f"{row['first_name']} {row['last_name']}, {row['email']}.",
-        answers=[row["email"]],
+        answers=[row["last_name"], row["email"]],
     )
     yield
     s.say(

@@ -17,7 +17,7 @@ from evalve.statistics import wilson_interval
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "crm"
 ROWS = [json.loads(line) for line in (EXAMPLE / "conversations.jsonl").read_text().splitlines()]
-SOME = 36
+SOME = 30
 """Conversations of each agent: enough for every kind of work and of error."""
 
 
