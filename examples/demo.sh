@@ -97,6 +97,7 @@ say "Last, agents with a state: conversations with a CRM in PostgreSQL, each in 
 say "Three models, and a pair of teacher and student, all at once. They are simulated, and err as they are told:"
 run python truth.py --samples 12
 run python provider.py evalve run crm --samples 12
-run evalve show crm
+printf '$ evalve show crm | head -20\n'
+evalve show crm | head -20
 
 say "The records lie in build/demo/.evalve; the evaluations in examples/. Next: README.md."

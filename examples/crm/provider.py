@@ -102,7 +102,8 @@ def main() -> int:
 def _run(command: list[str], provider: Any) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the command, too, which decides
     ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
-    print(_told(provider.stats), file=sys.stderr)
+    if provider.stats.requests:
+        print(_told(provider.stats), file=sys.stderr)
     return ended.returncode
 
 

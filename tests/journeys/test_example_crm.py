@@ -106,7 +106,9 @@ def test_four_agents_at_once_are_found_to_err_exactly_as_they_do(crm: Project) -
         assert success["value"] == pytest.approx(one["drawn"])
         assert success["low"] <= one["expected"] <= success["high"], agent
     assert kinds.keys() == MUST_BE_WRONG.keys()
-    assert tokens(records) == what_the_provider_counted(ended)
+    assert tokens(records, "") + tokens(records, "judge.") == what_the_provider_counted(ended)
+    pairs = [record for record in records if record["evaluation"] == "conversations[atlas]"]
+    assert tokens(pairs, "student.") + tokens(pairs, "teacher.") == tokens(pairs, "")
 
 
 def outcomes(found: dict[str, Any]) -> dict[str, tuple[bool, list[bool]]]:
@@ -138,19 +140,25 @@ def metric(shown: dict[str, Any], evaluation: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def tokens(records: list[dict[str, Any]]) -> tuple[int, int]:
-    """Input and output of all roles together."""
-    roles = ("", "student.", "teacher.", "judge.")
-    kinds = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
-    calls = [record["calls"] for record in records]
-    inputs = sum(one.get(role + kind, 0) for one in calls for role in roles for kind in kinds)
-    return inputs, sum(one.get(role + "output_tokens", 0) for one in calls for role in roles)
+def tokens(records: list[dict[str, Any]], role: str) -> Counter[str]:
+    """Those of all calls in a role; without one, of an agent's own."""
+    kinds = {
+        "input_tokens": "input",
+        "cache_read_tokens": "input",
+        "cache_write_tokens": "input",
+        "output_tokens": "output",
+    }
+    found: Counter[str] = Counter()
+    for record in records:
+        for name, kind in kinds.items():
+            found[kind] += record["calls"].get(role + name, 0)
+    return found
 
 
-def what_the_provider_counted(ended: Ended) -> tuple[int, int]:
+def what_the_provider_counted(ended: Ended) -> dict[str, int]:
     told = re.search(r"simulated models: .* ([\d,]+) \+ ([\d,]+) tokens", ended.err)
     assert told is not None, ended.err
-    return int(told[1].replace(",", "")), int(told[2].replace(",", ""))
+    return {"input": int(told[1].replace(",", "")), "output": int(told[2].replace(",", ""))}
 
 
 def test_one_by_one_and_sixteen_at_once_are_the_same(crm: Project) -> None:
