@@ -101,7 +101,11 @@ def main() -> int:
 
 def _run(command: list[str], provider: Any) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the command, too, which decides
-    ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
+    try:
+        ended = subprocess.run(command, env={**os.environ, **variables(provider.url)}, check=False)
+    except FileNotFoundError:
+        print(f"provider.py: there is no command {command[0]!r}; is the environment active?", file=sys.stderr)
+        return 127
     if provider.stats.requests:
         print(_told(provider.stats), file=sys.stderr)
     return ended.returncode
