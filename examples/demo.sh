@@ -90,9 +90,9 @@ print(f"at most {saw['peak_concurrency']} at once, every second: {list(saw['admi
 PY
 
 unset EVALVE_LIMITS_ANTHROPIC_RPM ANTHROPIC_BASE_URL ANTHROPIC_API_KEY
-mkdir crm
-cp "$here"/crm/*.* crm
+cp -r "$here/crm" crm
 cd crm
+rm -rf .evalve
 say "Last, agents with a state: conversations with a CRM in PostgreSQL, each in a database of its own."
 say "Three models, and a pair of teacher and student, all at once. They are simulated, and err as they are told:"
 run python truth.py --samples 12

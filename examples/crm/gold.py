@@ -1,6 +1,6 @@
 """An agent in Python that makes the expected calls and gives the expected replies: it must succeed always.
 
-Where it does not, tools.py and crm_model.py disagree about the CRM.
+Where it does not, tools.py and making/model.py disagree about the CRM.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from dialogue import events_of
-from script import Step, next_step, place_of
+from simulated.dialogue import events_of
+from simulated.script import Step, next_step, place_of
 
 from evalve import ToolError
 

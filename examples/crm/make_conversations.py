@@ -1,7 +1,7 @@
 """Writes seed.sql and conversations.jsonl: `python make_conversations.py [--seed 7]`.
 
-Each conversation is played in crm_model.py while it is written: that says which calls are refused, what the
-answers are, and which rows there are in the end.
+Each conversation is played in making/model.py while it is written: that says which calls are refused, what
+the answers are, and which rows there are in the end.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from story import Story
-from workflows import WORKFLOWS
-from world import CLIENT_NAMES, as_sql, base
+from making.story import Story
+from making.workflows import WORKFLOWS
+from making.world import CLIENT_NAMES, as_sql, base
 
 LENGTHS = {"simple": (1, 1, 2, 2, 2, 3, 3, 3), "medium": (4, 4, 5, 5, 6, 6), "complex": (7, 8, 9, 10)}
 """How many turns the conversations of each workflow have."""

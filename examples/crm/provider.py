@@ -1,8 +1,8 @@
 """Simulated models: `python provider.py evalve run crm` runs a command with them in place of the real ones.
 
-Without a command it serves until Ctrl-C, and prints what to export. Agents err as slips.py says, the teacher
-objects to the errors that it notices, the judge is right. Which conversation and turn a request is about, and
-which ids there are, is read from the request, as a model would do it.
+Without a command it serves until Ctrl-C, and prints what to export. Agents err as simulated/slips.py says,
+the teacher objects to the errors that it notices, the judge is right. Which turn a request is about,
+and which ids there are, is read from the request, as a model would do it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from dialogue import calls_in, events_in, events_of
-from script import Place, Step, is_right, next_step, place_of
-from slips import is_noticed, slip
+from simulated.dialogue import calls_in, events_in, events_of
+from simulated.script import Place, Step, is_right, next_step, place_of
+from simulated.slips import is_noticed, slip
 
 import evalve
 from evalve.simulator import Answer, Behaviour, Latency, Limits, Simulator, ToolCall

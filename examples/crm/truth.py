@@ -4,7 +4,7 @@ Two figures for each agent. `expected` is the success rate of an agent that errs
 for a conversation of n turns (1 - rate)^n; where only the final state counts, the probability of all
 combinations of errors that leave it right. `drawn` is the share of conversations that succeed with the errors
 that were drawn: an evaluation must report exactly that, with an interval that has `expected` in it. Both come
-from crm_model.py, which knows nothing of tools.py, PostgreSQL or evalve.
+from making/model.py, which knows nothing of tools.py, PostgreSQL or evalve.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from crm_model import ENTITIES, Crm, Refused
-from slips import RATES, REPAIRED, calls_of, is_noticed, kinds_of, slip
-from story import REFERENCE
-from world import base
+from making.model import ENTITIES, Crm, Refused
+from making.story import REFERENCE
+from making.world import base
+from simulated.slips import RATES, REPAIRED, calls_of, is_noticed, kinds_of, slip
 
 CLAUDE, GPT, MINI = RATES
 AGENTS = {

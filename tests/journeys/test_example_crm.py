@@ -23,9 +23,8 @@ SOME = 30
 
 @pytest.fixture
 def crm(project: Project) -> Project:
-    for path in EXAMPLE.iterdir():
-        if path.is_file():
-            shutil.copy(path, project.folder)
+    unwanted = shutil.ignore_patterns(".*", "__pycache__", "results")
+    shutil.copytree(EXAMPLE, project.folder, ignore=unwanted, dirs_exist_ok=True)
     return project
 
 

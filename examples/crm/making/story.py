@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from crm_model import ENTITIES, Refused
-from world import DEALS, FIRST_NAMES, LAST_NAMES, OWNERS, REMARKS, base
+from making.model import ENTITIES, Refused
+from making.world import DEALS, FIRST_NAMES, LAST_NAMES, OWNERS, REMARKS, base
 
 REFERENCE = re.compile(r"\{\{turn_(\d+)\.(\w+)\}\}")
+
+
+Turns = Iterator[None]
+"""Yields after each turn that has been told."""
 
 
 class Story:
@@ -154,3 +158,9 @@ class Story:
 
     def remark(self, place: int) -> str:
         return REMARKS[(self.number + place) % len(REMARKS)]
+
+
+def in_any_order(s: Story, *parts: Callable[[], Turns]) -> Turns:
+    """Parts that do not depend on each other."""
+    for part in s.chance.sample(parts, len(parts)):
+        yield from part()

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dialogue import Event, Turn, turns_of
-from slips import Call, calls_of, expected_calls, reply_of
 from truth import Row, Unknown, resolved
 from truth import read as read_rows
+
+from simulated.dialogue import Event, Turn, turns_of
+from simulated.slips import Call, calls_of, expected_calls, reply_of
 
 NO_ID = "I do not have the id that this needs."
 
@@ -84,4 +85,4 @@ def is_right(place: Place, step: Step) -> bool:
 
 @cache
 def _rows() -> dict[str, Row]:
-    return {row["turns"][0]["user_utterance"]: row for row in read_rows(Path(__file__).parent)}
+    return {row["turns"][0]["user_utterance"]: row for row in read_rows(Path(__file__).parent.parent)}

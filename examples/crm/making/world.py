@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crm_model import Crm
+from making.model import Crm
 
 CLIENT_NAMES = [
     f"{first} {second}"

@@ -1,0 +1,1 @@
+"""How the conversations are made, and what is expected in them."""

@@ -1,0 +1,1 @@
+"""The simulated agents: what they do, and where they err."""
