@@ -79,7 +79,10 @@ def calls_of(turn: Turn, kind: str | None) -> list[Call]:
 def reply_of(turn: Turn, kind: str | None) -> str:
     if kind == "wrong_reply":
         return "I could not find that out."
-    return turn["expected_response"]["text"] if "expected_response" in turn else "That is settled."
+    if "expected_response" in turn:
+        text: str = turn["expected_response"]["text"]
+        return text
+    return "That is settled." if turn.get("expect_success", True) else "That was refused."
 
 
 def _with_one_wrong(arguments: dict[str, Any]) -> dict[str, Any]:
