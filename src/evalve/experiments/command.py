@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from evalve import gating, wiring
 from evalve.checking import check_calls
@@ -17,7 +17,7 @@ from evalve.contracts import LOST_WITHOUT_GATEWAY, EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
-from evalve.experiments.declared import Declared, check_gates_of, declared_named
+from evalve.experiments.declared import Declared, check_gates_of, declared_named, runnable_names
 from evalve.experiments.document import parsed_text
 from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, OF_MODELS, PHASES, TEXT, Key
 from evalve.experiments.ordering import Order, phases_in_text
@@ -40,6 +40,8 @@ class Said:
     options: Options
     keys: Mapping[str, Any]
     """Keys of experiments, in place of what the file says."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """How the flag of each key was written."""
     of_models: Mapping[str, Any] = field(default_factory=dict)
     """Keys of models, in place of what their entries say."""
     output_dir: Path | None = None
@@ -55,7 +57,11 @@ def names_experiments(words: Sequence[str], configuration: Configuration) -> boo
     if any(word in known for word in words):
         return True
     is_path = any(path.exists() or path.suffix or len(path.parts) > 1 for path in paths)
-    return not is_path and bool(suggestion(words[0], known))  # a name that is misspelt
+    if is_path:
+        return False
+    # a name that is misspelt, or that there is not: no file could have been meant either
+    is_file = Path(f"{words[0]}.py").exists() or any(Path.cwd().glob("eval_*.py"))
+    return bool(suggestion(words[0], known) or (runnable_names(document) and not is_file))
 
 
 def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
@@ -115,8 +121,11 @@ def _settled(
     assert document is not None
     environment = from_environment(environ)
     models = said.options.model or environment.model
-    keys = {**said.keys, **({"models": list(models)} if models else {})}
-    declared = declared_named(document, name, keys)
+    keys, flags = {**said.keys}, {**said.flags}
+    if models:
+        keys["models"] = list(models)
+        flags["models"] = "--model" if said.options.model else "EVALVE_MODEL"
+    declared = declared_named(document, name, keys, flags)
     alone = environment.experiment if len(said.names) == 1 else None
     recorded_as = said.options.experiment or alone or name
     options = configuration.options_for(name)
@@ -153,11 +162,10 @@ def _workers(options: Options) -> str:
 
 
 def _parsed(arguments: Sequence[str]) -> Said:
-    parser = argparse.ArgumentParser(prog="evalve run", allow_abbrev=False, add_help=False)
+    parser = _Parser(prog="evalve run", allow_abbrev=False, add_help=False)
     parser.add_argument("names", nargs="+")
     for option in OPTIONS:
-        spellings = dict.fromkeys((option.name, *option.aliases, option.field.replace("_", "-")))
-        names = [f"--{prefix}{name}" for name in spellings for prefix in ("", "evalve-")]
+        names = _spellings(option)
         for word in option.words:
             flags = [f"{name}={word}" for name in names]
             parser.add_argument(*flags, dest=option.field, action="append_const", const=word)
@@ -168,8 +176,7 @@ def _parsed(arguments: Sequence[str]) -> Said:
         else:
             parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
     for key in _flags():
-        names = [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
-        parser.add_argument(*names, dest=f"key {key.name}", action="append")
+        parser.add_argument(*_key_spellings(key), dest=f"key {key.name}", action="append")
     for name in OF_MODELS:
         parser.add_argument(f"--{name.replace('_', '-')}", dest=f"model {name}")
     parser.add_argument("--output-dir")
@@ -178,16 +185,47 @@ def _parsed(arguments: Sequence[str]) -> Said:
         known = [name for action in parser._actions for name in action.option_strings]
         hint = suggestion(unknown[0].partition("=")[0], known) or "; `evalve run --help` names them"
         raise OptionError(f"unknown option {unknown[0]!r} for an experiment of evalve.yaml{hint}")
-    options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
-    keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
+    options = {
+        option.field: _value(option, getattr(said, option.field), _typed(arguments, _spellings(option)))
+        for option in OPTIONS
+    }
+    typed = {key.name: _typed(arguments, _key_spellings(key)) for key in _flags()}
+    keys = {
+        key.name: _read(key, texts, typed[key.name])
+        for key in _flags()
+        if (texts := getattr(said, f"key {key.name}"))
+    }
     of_models = {name: getattr(said, f"model {name}") for name in OF_MODELS}
     return Said(
         said.names,
         Options(**options),
-        {name: _read(name, texts) for name, texts in keys.items() if texts},
+        keys,
+        typed,
         {name: read_model_key(name, text) for name, text in of_models.items() if text is not None},
         None if said.output_dir is None else Path(said.output_dir).expanduser(),
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong in a sentence, without a page of options above it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"{message}; `evalve run --help` names the options")
+
+
+def _spellings(option: Option) -> list[str]:
+    names = dict.fromkeys((option.name, *option.aliases, option.field.replace("_", "-")))
+    return [f"--{prefix}{name}" for name in names for prefix in ("", "evalve-")]
+
+
+def _key_spellings(key: Key) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
+
+
+def _typed(arguments: Sequence[str], spellings: Sequence[str]) -> str:
+    """How a flag was written, for messages about its value: the last time counts."""
+    written = [flag for argument in arguments if (flag := argument.partition("=")[0]) in spellings]
+    return written[-1] if written else spellings[0]
 
 
 def _flags() -> list[Key]:
@@ -195,9 +233,8 @@ def _flags() -> list[Key]:
     return [key for key in EXPERIMENT.keys if key.name not in ("extends", "description")]
 
 
-def _read(name: str, texts: Sequence[str]) -> Any:
+def _read(key: Key, texts: Sequence[str], flag: str) -> Any:
     """What a flag says, as YAML writes it; several times, or with commas, where a list may stand."""
-    key = EXPERIMENT.by_name[name]
     if key.kind in (NAMES, EVALUATORS):
         value: Any = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     elif key.kind is TEXT:
@@ -207,14 +244,13 @@ def _read(name: str, texts: Sequence[str]) -> Any:
     else:
         value = parsed_text(texts[-1])
     if not key.kind.accepts(value):
-        raise OptionError(f"--{name.replace('_', '-')}: needs {key.kind.words}; got {texts[-1]!r}")
+        raise OptionError(f"{flag}: needs {key.kind.words}; got {texts[-1]!r}")
     return value
 
 
-def _value(option: Option, given: Any) -> Any:
+def _value(option: Option, given: Any, flag: str) -> Any:
     if given is None or option.is_switch:
         return given
-    flag = f"--{option.name}"
     if option.many:
         return parse_texts(option, given, said_by=flag)
     return parse_text(option, given[-1], said_by=flag)
