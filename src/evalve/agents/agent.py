@@ -187,8 +187,9 @@ def _watching(seen: RunningAgent, transcript: Transcript) -> Watch:
         transcript.follow()
 
     def measured(cpu_s: float, memory_bytes: int, output_bytes: int) -> None:
-        seen.cpu_s, seen.memory_bytes, seen.output_bytes = cpu_s, memory_bytes, output_bytes
-        transcript.follow()
+        seen.cpu_s, seen.memory_bytes = cpu_s, memory_bytes
+        if output_bytes != seen.output_bytes:
+            output(output_bytes)
 
     return Watch(started, output, measured)
 
