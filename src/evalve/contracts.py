@@ -291,7 +291,7 @@ class InFlight(Protocol):
     def begins(self, sample_id: str, repeat: int) -> None: ...
     def ended(self, sample_id: str, repeat: int) -> None: ...
     def rests(self, sample_id: str, repeat: int) -> None:
-        """It waits for a batch, which takes hours: should the process die, it was not of this attempt."""
+        """It waits for a batch, or an agent works: should the process die, it was not of this attempt."""
 
     def close(self) -> None:
         """The run has ended in order."""
@@ -733,6 +733,7 @@ class Surroundings(Protocol):
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
+    def elsewhere(self) -> AbstractContextManager[None]: ...
 
 
 Ended = Outcome | Literal["retried"]
@@ -830,6 +831,10 @@ class SampleContext:
         For clocks that run elsewhere: they stand still as the sample's own deadline does.
         """
         return nullcontext() if self.surroundings is None else self.surroundings.telling_still(tell)
+
+    def elsewhere(self) -> AbstractContextManager[None]:
+        """In the block another process does the sample's work: should this one die, it was not of this sample."""
+        return nullcontext() if self.surroundings is None else self.surroundings.elsewhere()
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back, on any thread, once the sample's record is committed.

@@ -124,9 +124,10 @@ class Agent:
         reader = self.spec.reader()
         transcript = Transcript(prepared.stdout, reader, note)
         try:
-            ending = await self._services.supervisor.run(
-                prepared.order, _watching(seen, transcript), telling_still=context.telling_still
-            )
+            with context.elsewhere():
+                ending = await self._services.supervisor.run(
+                    prepared.order, _watching(seen, transcript), telling_still=context.telling_still
+                )
         except CannotRun as error:
             raise self._cannot_run(error) from None
         transcript.end()
