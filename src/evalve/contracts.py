@@ -544,8 +544,11 @@ class Admitted:
 class Host(Protocol):
     """The machine that samples run on."""
 
-    def pressure(self, processes: int) -> HostPressure:
-        """How much room there is now; `processes` are those that samples of the run have started."""
+    def pressure(self, processes: int, cores_used: float) -> HostPressure:
+        """How much room there is now; `processes` are those that samples of the run have started.
+
+        `cores_used` is how many cores these kept busy since the last time.
+        """
 
     def admission(
         self, kind: str, wait: Callable[[Awaitable[Any], str], Awaitable[Any]]
@@ -833,7 +836,7 @@ class SampleContext:
         return nullcontext() if self.surroundings is None else self.surroundings.telling_still(tell)
 
     def elsewhere(self) -> AbstractContextManager[None]:
-        """In the block another process does the sample's work: should this one die, it was not of this sample."""
+        """In the block another process does its work: should this one die, it was not of this sample."""
         return nullcontext() if self.surroundings is None else self.surroundings.elsewhere()
 
     def when_committed(self, callback: Callable[[], None]) -> None:

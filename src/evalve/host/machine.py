@@ -24,10 +24,10 @@ class Machine:
         self._before: HostReading | None = None
         self._admission = MemoryAdmission(memory)
 
-    def pressure(self, processes: int) -> HostPressure:
+    def pressure(self, processes: int, cores_used: float) -> HostPressure:
         now = self._read()
         before, self._before = self._before, now
-        return host_pressure(now, before, processes=processes)
+        return host_pressure(now, before, processes=processes, cores_used=cores_used)
 
     def admission(self, kind: str, wait: Wait) -> AbstractAsyncContextManager[Admitted]:
         return self._admission.admission(kind, wait)

@@ -104,7 +104,9 @@ def _leave(supervisor: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    with suppress(OSError):  # where memory runs out, an agent is killed, and neither the supervisor nor evalve
+    with suppress(
+        OSError
+    ):  # where memory runs out, an agent is killed, and neither the supervisor nor evalve
         _OOM_SCORE.write_text(_FIRST_TO_GO)
 
 
