@@ -104,9 +104,7 @@ def _leave(supervisor: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    with suppress(
-        OSError
-    ):  # where memory runs out, an agent is killed, and neither the supervisor nor evalve
+    with suppress(OSError):  # where memory runs out, an agent shall be killed, and not who holds it
         _OOM_SCORE.write_text(_FIRST_TO_GO)
 
 
