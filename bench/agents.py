@@ -49,6 +49,7 @@ def _evaluation(count: int):  # type: ignore[no-untyped-def]  # what ForEach mak
 def measure() -> list[Figure]:
     with own_state() as environ:
         os.environ.update(environ)
+        evalve.run(_evaluation(1), experiment="first", progress="off")  # imports; starts the supervisor
         evaluation = _evaluation(AGENTS)
         taken: list[float] = []
 

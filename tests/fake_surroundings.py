@@ -45,6 +45,9 @@ class FakeSurroundings:
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def elsewhere(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def end_waits(self) -> None:
         for task in self._waiting:
             task.cancel()

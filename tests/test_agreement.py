@@ -71,6 +71,16 @@ def test_the_metrics_take_pairs() -> None:
     assert weighted_kappa([(1, 2), (2, 2), (3, 3), (4, 4), (5, 5)]) == pytest.approx(0.9412, abs=1e-4)
 
 
+def test_one_disagreement_of_twelve_does_not_make_the_low_end_worthless() -> None:
+    labels = [True, False] * 6
+    found = agreement([*labels[:-1], True], labels)
+
+    assert found.kappa == pytest.approx(0.8333, abs=1e-4)
+    assert found.interval is not None
+    assert found.interval.low == pytest.approx(0.2922, abs=1e-4)  # a jackknife alone says -0.53
+    assert found.interval.high == pytest.approx(0.9819, abs=1e-4)
+
+
 def test_repeats_of_a_sample_count_as_one_sample_in_the_interval() -> None:
     one = ((1.0, 1.0),), ((0.0, 0.0),), ((1.0, 0.0),), ((0.0, 1.0),)
     counts = (40, 40, 10, 10)

@@ -14,6 +14,9 @@ from evalve.statistics import LEVEL, Interval, wilson_interval
 Weights = Literal["linear", "quadratic"]
 """How much a disagreement counts on a scale: by its distance, or by the square of it."""
 
+_MANY = 10
+"""Disagreements from which on a jackknife knows enough."""
+
 Pair = tuple[float, float]
 """What both said about one thing."""
 Cluster = tuple[Pair, ...]
@@ -53,13 +56,19 @@ def clustered_agreement(clusters: Mapping[Cluster, int], weights: Weights | None
     """The same from clusters of pairs, each given with how often it occurs.
 
     The interval is a jackknife's over clusters, on the scale of the logarithm of 1 - kappa: that is how
-    kappa is spread near 1. Without any disagreement it is Wilson's, of the share of equal pairs.
+    kappa is spread near 1. Without any disagreement it is Wilson's, of the share of equal pairs. With a few,
+    a jackknife knows little of the low end: where pairs are independent and not weighted, Wilson's counts if
+    it is higher (simulated for 12 to 100 pairs: it covers 93 % or more; of 12 it is 40 % shorter).
     """
     sums = _Sums(clusters, _WEIGHTS[weights])
     if not sums.expected:
         return Agreement(None, None, sums.equal_share, sums.pairs)
     ratio = sums.ratio()
-    return Agreement(1 - ratio, _interval(sums, clusters, ratio), sums.equal_share, sums.pairs)
+    interval = _interval(sums, clusters, ratio)
+    is_plain = weights is None and all(len(cluster) == 1 for cluster in clusters)
+    if interval is not None and is_plain and sums.seen < _MANY:
+        interval = Interval(max(interval.low, _low_of_share(sums)), interval.high)
+    return Agreement(1 - ratio, interval, sums.equal_share, sums.pairs)
 
 
 class _Sums:
@@ -97,6 +106,13 @@ class _Sums:
         if expected <= 1e-9 * self.expected:
             return None
         return max(0.0, seen) * (self.pairs - len(cluster)) / expected
+
+
+def _low_of_share(sums: _Sums) -> float:
+    """The low end of the share of equal pairs, as kappa; how many are equal by chance is taken as known."""
+    share = wilson_interval(round((sums.equal_share or 0.0) * sums.pairs), sums.pairs)
+    assert share is not None
+    return max(-1.0, 1 - (1 - share.low) / (1 - sums.chance_share))
 
 
 def _interval(sums: _Sums, clusters: Mapping[Cluster, int], ratio: float) -> Interval | None:

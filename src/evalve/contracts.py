@@ -291,7 +291,7 @@ class InFlight(Protocol):
     def begins(self, sample_id: str, repeat: int) -> None: ...
     def ended(self, sample_id: str, repeat: int) -> None: ...
     def rests(self, sample_id: str, repeat: int) -> None:
-        """It waits for a batch, which takes hours: should the process die, it was not of this attempt."""
+        """It waits for a batch, or an agent works: should the process die, it was not of this attempt."""
 
     def close(self) -> None:
         """The run has ended in order."""
@@ -544,8 +544,11 @@ class Admitted:
 class Host(Protocol):
     """The machine that samples run on."""
 
-    def pressure(self, processes: int) -> HostPressure:
-        """How much room there is now; `processes` are those that samples of the run have started."""
+    def pressure(self, processes: int, cores_used: float) -> HostPressure:
+        """How much room there is now; `processes` are those that samples of the run have started.
+
+        `cores_used` is how many cores these kept busy since the last time.
+        """
 
     def admission(
         self, kind: str, wait: Callable[[Awaitable[Any], str], Awaitable[Any]]
@@ -733,6 +736,7 @@ class Surroundings(Protocol):
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
+    def elsewhere(self) -> AbstractContextManager[None]: ...
 
 
 Ended = Outcome | Literal["retried"]
@@ -830,6 +834,10 @@ class SampleContext:
         For clocks that run elsewhere: they stand still as the sample's own deadline does.
         """
         return nullcontext() if self.surroundings is None else self.surroundings.telling_still(tell)
+
+    def elsewhere(self) -> AbstractContextManager[None]:
+        """In the block another process does its work: should this one die, it was not of this sample."""
+        return nullcontext() if self.surroundings is None else self.surroundings.elsewhere()
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back, on any thread, once the sample's record is committed.

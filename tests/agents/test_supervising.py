@@ -92,6 +92,12 @@ async def test_a_program_has_no_files_open_but_its_own_three(run: Run, tmp_path:
     assert (tmp_path / "out").read_text().split() == ["0", "1", "2", "3"]  # and the directory that it lists
 
 
+@LINUX
+async def test_a_program_goes_before_evalve_where_memory_runs_out(run: Run, tmp_path: Path) -> None:
+    await run(["cat", "/proc/self/oom_score_adj"])
+    assert int((tmp_path / "out").read_text()) == 500
+
+
 async def test_a_program_that_is_not_there_is_told_with_its_errno(run: Run) -> None:
     with pytest.raises(CannotRun, match="no-such-program") as raised:
         await run(["no-such-program"])

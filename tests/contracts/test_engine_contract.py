@@ -111,6 +111,9 @@ class Watched:
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def elsewhere(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 def sample(surroundings: Watched | None = None) -> SampleContext:
     return SampleContext(

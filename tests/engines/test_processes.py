@@ -131,6 +131,9 @@ class Waiting:
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def elsewhere(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 class TestWaitingForAWorker:
     async def test_it_is_a_wait_of_the_sample_and_not_its_work(self) -> None:

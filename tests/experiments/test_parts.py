@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evalve.declare.templates import TemplateProblem, columns_of, filled
-from evalve.errors import OptionError
-from evalve.experiments.answering import expected_of
+from evalve.errors import DatasetError, OptionError
+from evalve.experiments.answering import Task, expected_of
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.resolving import Entry, entry_of, options_part
 from evalve.experiments.scoring import scorers_of
@@ -128,6 +128,16 @@ def test_entries_that_extend_each_other_are_refused(tmp_path: Path) -> None:
 
 def scorers(folder: Path, **values: Any) -> list[Any]:
     return list(scorers_of(Entry("experiments", "e", Place(folder / "evalve.yaml", 4), values)))
+
+
+async def test_what_no_answer_can_be_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    async def ask(prompt: str, row: Any, lent: Any) -> str:
+        raise AssertionError("nobody may be asked")
+
+    task = Task("{q}", "{a}", scorers(tmp_path, expected="a", evaluators=["exact_match"]), ask)
+
+    with pytest.raises(DatasetError, match=r"\{a\} is False, and exact_match compares texts"):
+        await task.evaluate(q="Is it?", a=False)  # as YAML reads `a: no`
 
 
 async def test_evaluators_are_called_with_what_each_asks_for(tmp_path: Path) -> None:

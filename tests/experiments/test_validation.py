@@ -75,6 +75,23 @@ def test_a_file_that_is_right_says_what_it_declares(tmp_path: Path, monkeypatch:
     ("was", "now", "problem"),
     [
         (
+            "models: [reader]",
+            "models: [no, reader]",
+            "9: experiments.full: models: needs a name, or a list of names; got [False, 'reader']; YAML reads"
+            " yes, no, on and off as true and false: in quotes they are texts",
+        ),
+        (
+            "      docs: {path: docs.jsonl}\n",
+            "      docs: {path: docs.jsonl}\n      on: {path: docs.jsonl}\n",
+            "6: datasets: a name is a text, and YAML reads this one as True; YAML reads yes, no, on and off"
+            " as true and false: in quotes they are texts",
+        ),
+        (
+            'prompt: "{question}"',
+            "prompt: 5",
+            '12: experiments.full: prompt: needs a text; got 5; as a text it is written in quotes: "5"',
+        ),
+        (
             "concurrency: 5",
             "concurency: 5",
             "11: experiments.full: unknown key 'concurency'; did you mean 'concurrency'?",

@@ -152,7 +152,7 @@ class CappedMachine:
 def test_under_a_memory_cap_no_agent_is_killed_for_memory() -> None:
     """Real processes with real memory; the cap is kept by the test, as no cgroup is at hand everywhere."""
     capped = CappedMachine()
-    machine = Machine(capped.read)
+    machine = Machine(memory=capped.read)
 
     async def agent(n: int) -> bool:
         async with admitted("reader") as place:

@@ -45,13 +45,15 @@ def test_swap_counts_from_look_to_look() -> None:
     assert host_pressure(much, much) == CLEAR
 
 
-def test_load_counts_only_while_samples_have_processes_here() -> None:
+def test_load_counts_only_while_samples_have_processes_here_that_compute() -> None:
     loaded, busy = HostReading(load=18.0, cores=4), HostReading(load=9.0, cores=4)
 
     assert host_pressure(loaded, processes=0) == CLEAR
-    assert host_pressure(busy, processes=8) == ("tight", "load 9.0 on 4 cores", 4)
-    assert host_pressure(loaded, processes=8) == ("over", "load 18.0 on 4 cores", 4)
-    assert host_pressure(loaded, processes=3).level == "tight"  # who has fewer than cores is not the cause
+    assert host_pressure(loaded, processes=8, cores_used=0.9) == CLEAR  # they wait, and others work
+    assert host_pressure(busy, processes=8, cores_used=1.0) == ("tight", "load 9.0 on 4 cores", 4)
+    assert host_pressure(loaded, processes=8, cores_used=3.0) == ("over", "load 18.0 on 4 cores", 4)
+    # who has fewer than cores is not the cause
+    assert host_pressure(loaded, processes=3, cores_used=3.0).level == "tight"
 
 
 def test_the_worst_is_told() -> None:

@@ -281,6 +281,7 @@ def test_after_a_kill_only_what_was_in_flight_runs_again(project: Project) -> No
     again = project.evalve("run", NAME, **environ)
 
     assert again.code == 0
+    assert "alone" not in again.err  # evalve did not die of its agents: they run beside each other again
     ran = project.read("ran.txt").splitlines()
     assert sorted(ran) == sorted([f"What is {n}?" for n in range(8)] + ["What is 3?", "What is 4?"])
     assert [record["response"] for record in project.records(NAME)] == [str(n) for n in range(8)]

@@ -26,7 +26,7 @@ class FakeHost:
         self._from_s, self._to_s = over_s
         self._fits = fits
 
-    def pressure(self, processes: int) -> HostPressure:
+    def pressure(self, processes: int, cores_used: float) -> HostPressure:
         now_s = asyncio.get_running_loop().time()
         return HostPressure("over", "no memory left") if self._from_s <= now_s < self._to_s else CLEAR
 

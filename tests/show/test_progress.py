@@ -189,6 +189,7 @@ def test_with_a_line_for_each_sample_none_is_left_out_and_none_is_told_twice(
     progress.tick(now_s=1.0)
     tally.done, tally.failed = 2, 1
     progress.tick(now_s=2.0)
+    tally.decided = "5 → 3: 18% of calls were lost"
     progress.tick(now_s=3.0)
     tally.done, tally.in_flight, time.now_s = 3, 0, 4.0
     progress.finished(tally)
@@ -198,6 +199,7 @@ def test_with_a_line_for_each_sample_none_is_left_out_and_none_is_told_twice(
         "Completed 3/6 samples",
         "Completed 4/6 samples",
         "Completed 5/6 samples",
+        "Concurrency 5 → 3: 18% of calls were lost",
         "Completed 6/6 samples",
         "evalve eval_math: 6/6 (100%), 1.0/s, 1 failed, took 0:04",
     ]

@@ -124,9 +124,10 @@ class Agent:
         reader = self.spec.reader()
         transcript = Transcript(prepared.stdout, reader, note)
         try:
-            ending = await self._services.supervisor.run(
-                prepared.order, _watching(seen, transcript), telling_still=context.telling_still
-            )
+            with context.elsewhere():
+                ending = await self._services.supervisor.run(
+                    prepared.order, _watching(seen, transcript), telling_still=context.telling_still
+                )
         except CannotRun as error:
             raise self._cannot_run(error) from None
         transcript.end()
@@ -187,8 +188,9 @@ def _watching(seen: RunningAgent, transcript: Transcript) -> Watch:
         transcript.follow()
 
     def measured(cpu_s: float, memory_bytes: int, output_bytes: int) -> None:
-        seen.cpu_s, seen.memory_bytes, seen.output_bytes = cpu_s, memory_bytes, output_bytes
-        transcript.follow()
+        seen.cpu_s, seen.memory_bytes = cpu_s, memory_bytes
+        if output_bytes != seen.output_bytes:
+            output(output_bytes)
 
     return Watch(started, output, measured)
 

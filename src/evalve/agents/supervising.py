@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,9 @@ class Order:
     landlock: dict[str, list[str]] | None = None
     head_bytes: int = HEAD_BYTES
     tail_bytes: int = TAIL_BYTES
+
+
+_ORDER = tuple(one.name for one in fields(Order))
 
 
 @dataclass(slots=True)
@@ -214,7 +217,8 @@ class _Connection:
         if is_over:
             self._fail_all()
         else:
-            self._send({"id": number, **asdict(order)})
+            # not `asdict`, which copies every string of the environment (measured: 0.2 ms)
+            self._send({"id": number, **{name: getattr(order, name) for name in _ORDER}})
 
     def end(self, number: int, grace_s: float) -> None:
         self._send({"end": number, "grace_s": grace_s})

@@ -27,6 +27,8 @@ class Transcript:
         while chunk := self._next_chunk():
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             self._take(lines)
+            if len(chunk) < _CHUNK_BYTES:
+                return  # what comes later is told
 
     def end(self) -> None:
         """The same, and the last line although nothing ends it."""

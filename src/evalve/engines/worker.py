@@ -229,6 +229,10 @@ class WorkerSurroundings:
         """Whether all that the sample does is a wait is known to its parent alone, and is not told here."""
         return nullcontext()
 
+    def elsewhere(self) -> AbstractContextManager[None]:
+        """The parent does not die of its workers: nothing is noted."""
+        return nullcontext()
+
     def call_back(self) -> None:
         for callback in self._callbacks:
             callback()

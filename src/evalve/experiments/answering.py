@@ -35,8 +35,8 @@ class Task:
     async def evaluate(self, /, **values: Any) -> Result:
         row = {name: value for name, value in values.items() if name not in self.lent}
         prompt = filled(self.prompt, row)
+        expected = None if self.expected is None else self._expected(self.expected, row)
         answer = await self._answer(prompt, row, values)
-        expected = None if self.expected is None else expected_of(self.expected, row)
         tools = None if self.tools is None else self.tools.of_row(row)
         context = {"question": prompt, "prompt": prompt, "row": row, "tools": tools}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
@@ -44,6 +44,17 @@ class Task:
         # a record keeps what a model called; an agent's calls are in its trace
         has_calls = tools is not None and bool(getattr(answer, "tool_calls", None))
         return made(*scores, prompt=prompt, response=answer if has_calls else str(answer))
+
+    def _expected(self, template: str, row: Mapping[str, Any]) -> Any:
+        """Before anybody is asked: what no answer could be is a mistake in the dataset."""
+        expected = expected_of(template, row)
+        comparing = [scorer.name for scorer in self.scorers if scorer.compares_texts]
+        if isinstance(expected, bool) and comparing:
+            raise DatasetError(
+                f"expected: {template} is {expected}, and {comparing[0]} compares texts: write it in quotes,"
+                " as YAML reads yes, no, on and off as true and false"
+            )
+        return expected
 
     async def _answer(self, prompt: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         """What was answered before where only scores are missing: nobody is asked, or paid, twice."""

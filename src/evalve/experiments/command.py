@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from evalve import gating, wiring
 from evalve.checking import check_calls
@@ -17,32 +15,18 @@ from evalve.contracts import LOST_WITHOUT_GATEWAY, EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
-from evalve.experiments.declared import Declared, check_gates_of, declared_named
-from evalve.experiments.document import parsed_text
-from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, OF_MODELS, PHASES, TEXT, Key
-from evalve.experiments.ordering import Order, phases_in_text
+from evalve.experiments.declared import Declared, check_gates_of, declared_named, runnable_names
+from evalve.experiments.ordering import Order
 from evalve.experiments.outputs import OutputFolder
-from evalve.experiments.overriding import read_model_key, with_model_keys
+from evalve.experiments.overriding import with_model_keys
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
 from evalve.experiments.spending import shared_budget
-from evalve.options import OPTIONS, Option, Options, from_environment, parse_text, parse_texts, suggestion
+from evalve.experiments.typed import Said, parsed
+from evalve.options import Options, from_environment, suggestion
 from evalve.secrecy import Environment
 from evalve.show import figures
 from evalve.show.overview import skip_reasons
 from evalve.show.pytest_summary import Told, failure_text, summary_lines
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What was typed after `evalve run`."""
-
-    names: list[str]
-    options: Options
-    keys: Mapping[str, Any]
-    """Keys of experiments, in place of what the file says."""
-    of_models: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of models, in place of what their entries say."""
-    output_dir: Path | None = None
 
 
 def names_experiments(words: Sequence[str], configuration: Configuration) -> bool:
@@ -55,12 +39,16 @@ def names_experiments(words: Sequence[str], configuration: Configuration) -> boo
     if any(word in known for word in words):
         return True
     is_path = any(path.exists() or path.suffix or len(path.parts) > 1 for path in paths)
-    return not is_path and bool(suggestion(words[0], known))  # a name that is misspelt
+    if is_path:
+        return False
+    # a name that is misspelt, or that there is not: no file could have been meant either
+    is_file = Path(f"{words[0]}.py").exists() or any(Path.cwd().glob("eval_*.py"))
+    return bool(suggestion(words[0], known) or (runnable_names(document) and not is_file))
 
 
 def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
     """Runs what the arguments name; the exit code, and what to tell afterwards."""
-    said = _parsed(arguments)
+    said = parsed(arguments)
     assert configuration.document is not None
     environ = Environment(os.environ)
     if said.options.experiment is not None and len(said.names) > 1:
@@ -115,8 +103,11 @@ def _settled(
     assert document is not None
     environment = from_environment(environ)
     models = said.options.model or environment.model
-    keys = {**said.keys, **({"models": list(models)} if models else {})}
-    declared = declared_named(document, name, keys)
+    keys, flags = {**said.keys}, {**said.flags}
+    if models:
+        keys["models"] = list(models)
+        flags["models"] = "--model" if said.options.model else "EVALVE_MODEL"
+    declared = declared_named(document, name, keys, flags)
     alone = environment.experiment if len(said.names) == 1 else None
     recorded_as = said.options.experiment or alone or name
     options = configuration.options_for(name)
@@ -147,77 +138,6 @@ def _planned(declared: Declared, settings: wiring.Settings, environ: Mapping[str
 
 def _workers(options: Options) -> str:
     return str(options.max_concurrency or 10)
-
-
-# -- what was typed
-
-
-def _parsed(arguments: Sequence[str]) -> Said:
-    parser = argparse.ArgumentParser(prog="evalve run", allow_abbrev=False, add_help=False)
-    parser.add_argument("names", nargs="+")
-    for option in OPTIONS:
-        spellings = dict.fromkeys((option.name, *option.aliases, option.field.replace("_", "-")))
-        names = [f"--{prefix}{name}" for name in spellings for prefix in ("", "evalve-")]
-        for word in option.words:
-            flags = [f"{name}={word}" for name in names]
-            parser.add_argument(*flags, dest=option.field, action="append_const", const=word)
-        if option.is_switch:
-            parser.add_argument(*names, dest=option.field, action="store_true", default=None)
-        elif option.bare:
-            parser.add_argument(*names, dest=option.field, action="append_const", const=option.bare)
-        else:
-            parser.add_argument(*names, dest=option.field, action="append", metavar=option.metavar)
-    for key in _flags():
-        names = [f"--{name.replace('_', '-')}" for name in (key.name, *key.aliases)]
-        parser.add_argument(*names, dest=f"key {key.name}", action="append")
-    for name in OF_MODELS:
-        parser.add_argument(f"--{name.replace('_', '-')}", dest=f"model {name}")
-    parser.add_argument("--output-dir")
-    said, unknown = parser.parse_known_intermixed_args(arguments)
-    if unknown:
-        known = [name for action in parser._actions for name in action.option_strings]
-        hint = suggestion(unknown[0].partition("=")[0], known) or "; `evalve run --help` names them"
-        raise OptionError(f"unknown option {unknown[0]!r} for an experiment of evalve.yaml{hint}")
-    options = {option.field: _value(option, getattr(said, option.field)) for option in OPTIONS}
-    keys = {key.name: getattr(said, f"key {key.name}") for key in _flags()}
-    of_models = {name: getattr(said, f"model {name}") for name in OF_MODELS}
-    return Said(
-        said.names,
-        Options(**options),
-        {name: _read(name, texts) for name, texts in keys.items() if texts},
-        {name: read_model_key(name, text) for name, text in of_models.items() if text is not None},
-        None if said.output_dir is None else Path(said.output_dir).expanduser(),
-    )
-
-
-def _flags() -> list[Key]:
-    """The keys of experiments that have no option of their own."""
-    return [key for key in EXPERIMENT.keys if key.name not in ("extends", "description")]
-
-
-def _read(name: str, texts: Sequence[str]) -> Any:
-    """What a flag says, as YAML writes it; several times, or with commas, where a list may stand."""
-    key = EXPERIMENT.by_name[name]
-    if key.kind in (NAMES, EVALUATORS):
-        value: Any = [part.strip() for text in texts for part in text.split(",") if part.strip()]
-    elif key.kind is TEXT:
-        value = texts[-1]
-    elif key.kind is PHASES:
-        value = phases_in_text(";".join(texts))
-    else:
-        value = parsed_text(texts[-1])
-    if not key.kind.accepts(value):
-        raise OptionError(f"--{name.replace('_', '-')}: needs {key.kind.words}; got {texts[-1]!r}")
-    return value
-
-
-def _value(option: Option, given: Any) -> Any:
-    if given is None or option.is_switch:
-        return given
-    flag = f"--{option.name}"
-    if option.many:
-        return parse_texts(option, given, said_by=flag)
-    return parse_text(option, given[-1], said_by=flag)
 
 
 # -- what is told afterwards

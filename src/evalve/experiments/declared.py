@@ -90,16 +90,24 @@ def runnable_names(document: Document) -> list[str]:
     return [str(name) for name in document.section("experiments") if is_runnable(document, name)]
 
 
-def declared_named(document: Document, name: str, said: Mapping[str, Any] | None = None) -> Declared:
-    """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy."""
-    declared = _declared_named(document, name, said)
+def declared_named(
+    document: Document,
+    name: str,
+    said: Mapping[str, Any] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Declared:
+    """The experiment, with what was `said` in place of its keys; `OptionError` with file, line and remedy.
+
+    `flags` are those that said it, where they are not called like the keys.
+    """
+    entry = over(entry_of(document, "experiments", _key(document, name)), said or {}, flags)
+    declared = _declared(document, name, entry)
     check_lanes(declared)
     Order.of(declared.entry, document, [asked.name for asked in declared.asked])
     return declared
 
 
-def _declared_named(document: Document, name: str, said: Mapping[str, Any] | None) -> Declared:
-    entry = over(entry_of(document, "experiments", _key(document, name)), said or {})
+def _declared(document: Document, name: str, entry: Entry) -> Declared:
     folder = document.path.parent
     if "datasets" not in entry.values:
         raise OptionError(

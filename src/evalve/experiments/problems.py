@@ -62,6 +62,10 @@ def own_problems(document: Document) -> Iterator[Problem]:
             yield Problem(
                 document.place(section), f"{section} must be a mapping of names to values; got {kind}"
             )
+        for name in document.section(section):
+            if isinstance(name, bool) and section != "options":
+                said = f"{section}: a name is a text, and YAML reads this one as {name!r}{_unquoted(name)}"
+                yield Problem(document.place(section, name), said)
     yield from _option_problems(document, ("options",), document.section("options"))
     for name, entry in document.section("experiments").items():
         yield from _experiment_problems(document, ("experiments", name), entry)
@@ -214,14 +218,27 @@ def _value_problem(document: Document, keys: Keys, key: Any, known: Key, value: 
         yield from _file_problems(document, (*keys, key), value)
     elif value is not None and not known.kind.accepts(value):
         shown = repr(value) if len(repr(value)) <= 60 else type(value).__name__
-        text = f"{_in_words(keys)}: {key}: needs {known.kind.words}; got {shown}"
+        accepts = known.kind.accepts
+        unquoted = _unquoted(value) if accepts("no") or accepts(["no"]) else ""
+        text = f"{_in_words(keys)}: {key}: needs {known.kind.words}; got {shown}{unquoted}"
         yield Problem(document.place(*keys, key), text)
+
+
+def _unquoted(value: Any) -> str:
+    """What to say where a text was expected, and YAML made something else of it."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, bool):
+            return "; YAML reads yes, no, on and off as true and false: in quotes they are texts"
+        if isinstance(one, int | float):
+            return f'; as a text it is written in quotes: "{one}"'
+    return ""
 
 
 def _file_problems(document: Document, keys: Keys, files: dict[Any, Any]) -> Iterator[Problem]:
     for name, value in files.items():
         if not (isinstance(name, str) and is_file(value)):
             text = f'needs a text, as in "{{context}}", or {{path: …}} of a file to copy; got {value!r}'
+            text += _unquoted(value)
             yield Problem(document.place(*keys, name), f"{_in_words(keys[:-1])}: {keys[-1]}: {name}: {text}")
 
 

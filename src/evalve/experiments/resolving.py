@@ -101,7 +101,8 @@ def options_part(entry: Entry) -> dict[str, Any]:
     }
 
 
-def over(entry: Entry, said: Mapping[str, Any]) -> Entry:
-    """The entry with what was said on the command line in place of what is written."""
-    flags = {key: Place(Path("--" + key.replace("_", "-")), 0) for key in said}
-    return replace(entry, values={**entry.values, **said}, places={**entry.places, **flags})
+def over(entry: Entry, said: Mapping[str, Any], flags: Mapping[str, str] | None = None) -> Entry:
+    """The entry with what was said on the command line in place of what is written; by which flags."""
+    typed = {key: "--" + key.replace("_", "-") for key in said} | dict(flags or {})
+    places = {key: Place(Path(typed[key]), 0) for key in said}
+    return replace(entry, values={**entry.values, **said}, places={**entry.places, **places})

@@ -63,6 +63,11 @@ class Scorer:
         return next(iter(inspect.signature(self.function).parameters), "") == _CALLED
 
     @property
+    def compares_texts(self) -> bool:
+        """Whether an answer, which is a text, is compared with what is right, as it stands."""
+        return self.takes_expected and not (self.is_own or self.takes_calls or self.name in JUDGES)
+
+    @property
     def may_take_long(self) -> bool:
         """A judge waits for its provider; what a person's own function does, nobody knows."""
         return self.is_own or self.name in JUDGES

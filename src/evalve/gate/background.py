@@ -216,6 +216,7 @@ class KeepsSlot:
         self.stop_run = surroundings.stop_run
         self.when_committed = surroundings.when_committed
         self.telling_still = surroundings.telling_still
+        self.elsewhere = surroundings.elsewhere
 
 
 class _End:

@@ -18,17 +18,27 @@ ALL_STALLED = 0.05
 SWAPS = 256
 """Pages that are written to swap between two looks: a megabyte."""
 LOADED, OVERLOADED = 2.0, 4.0
-"""Runnable processes for each core, while samples have processes of their own here."""
+"""Runnable processes for each core, while samples have processes of their own here that compute."""
+OWN_SHARE = 0.25
+"""Of all cores, which these keep busy."""
 FILES, TOO_MANY_FILES = 0.75, 0.90
 """Shares of the files that may be open."""
 
 
-def host_pressure(now: HostReading, before: HostReading | None = None, *, processes: int = 0) -> HostPressure:
+def host_pressure(
+    now: HostReading,
+    before: HostReading | None = None,
+    *,
+    processes: int = 0,
+    cores_used: float = 0.0,
+) -> HostPressure:
     """The worst of all that is said, and why. `processes` are those that samples have started here.
 
-    Load without them is somebody else's: a sample that waits for a provider hardly adds to it.
+    Load of which they have little part is somebody else's: agents that wait for a provider hardly add to it,
+    and fewer of them would not lower it.
     """
-    found = list(_found(now, before, processes))
+    is_ours = processes > 0 and cores_used >= OWN_SHARE * now.cores
+    found = list(_found(now, before, processes, is_ours=is_ours))
     for level in ("over", "tight"):
         for pressure in found:
             if pressure.level == level:
@@ -36,7 +46,9 @@ def host_pressure(now: HostReading, before: HostReading | None = None, *, proces
     return CLEAR
 
 
-def _found(now: HostReading, before: HostReading | None, processes: int) -> Iterator[HostPressure]:
+def _found(
+    now: HostReading, before: HostReading | None, processes: int, *, is_ours: bool
+) -> Iterator[HostPressure]:
     yield from _memory(now, processes)
     yield from _stalls(now)
     if before is not None and now.swapped_pages is not None and before.swapped_pages is not None:
@@ -45,7 +57,7 @@ def _found(now: HostReading, before: HostReading | None, processes: int) -> Iter
             yield HostPressure("over", f"the machine swaps: {pages * 4096 / 1e6:.0f} MB just now")
         elif pages > 0:
             yield HostPressure("tight", "the machine begins to swap")
-    if processes and now.load is not None:
+    if is_ours and now.load is not None:
         each = now.load / now.cores
         if each > LOADED:
             level: Level = "over" if each > OVERLOADED and processes > now.cores else "tight"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _ROOT = Path("/")
@@ -33,18 +33,22 @@ class HostReading:
     """That it may open; `None` for any number."""
 
 
-def read_host(root: Path = _ROOT) -> HostReading:
-    """As it is now. `root` is where `/proc` and `/sys` are found."""
+def read_memory(root: Path = _ROOT) -> HostReading:
+    """Only how much memory there is, and is left: asked for every process that starts."""
     meminfo = _meminfo(root)
     total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
     for limit_bytes, used_bytes in _cgroups(root):
         total = limit_bytes if total is None else min(total, limit_bytes)
         left = max(0, limit_bytes - used_bytes)
         available = left if available is None else min(available, left)
+    return HostReading(total_bytes=total, available_bytes=available)
+
+
+def read_host(root: Path = _ROOT) -> HostReading:
+    """As it is now. `root` is where `/proc` and `/sys` are found."""
     some, full = _stalled(root)
-    return HostReading(
-        total_bytes=total,
-        available_bytes=available,
+    return replace(
+        read_memory(root),
         swapped_pages=_swapped_pages(root),
         memory_stalled=some,
         all_stalled=full,
@@ -71,11 +75,14 @@ def _most_files() -> int | None:
 
 
 def _meminfo(root: Path) -> dict[str, int]:
+    """How much there is, and how much is left; both stand at the beginning of a long list."""
     sizes: dict[str, int] = {}
     for line in _text(root / "proc/meminfo").splitlines():
+        if len(sizes) == 2:
+            break
         name, _, rest = line.partition(":")
         words = rest.split()
-        if words and words[0].isdigit():
+        if name in ("MemTotal", "MemAvailable") and words and words[0].isdigit():
             sizes[name] = int(words[0]) * 1024
     return sizes
 

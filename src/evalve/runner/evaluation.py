@@ -262,7 +262,7 @@ class _Journey:
         self.tally.limit = now if isinstance(now, int) else self.max_concurrency
         watch = getattr(self.strategy, "watch", None)
         if watch is not None:
-            watch(_Signals(self.tally, self._calls, self._host))
+            watch(_Signals(self.tally, self._calls, self._host, usage.CpuOfAgents(self.tally)))
         with ExitStack() as stack:
             together = stack.enter_context(runs_on_this_loop())
             if self.engine.may_block_loop:
@@ -351,6 +351,7 @@ class _Signals:
     tally: Tally
     made: CallsView | None
     host: Host | None
+    agents_cpu: usage.CpuOfAgents
 
     def held_back(self) -> int:
         return self.tally.waiting.get(WAITS_FOR_LIMITS, 0)
@@ -367,7 +368,9 @@ class _Signals:
         return self.tally.own_failures
 
     def pressure(self) -> HostPressure:
-        return CLEAR if self.host is None else self.host.pressure(len(self.tally.agents))
+        if self.host is None:
+            return CLEAR
+        return self.host.pressure(len(self.tally.agents), self.agents_cpu.cores_used())
 
     def decided(self, decision: Mapping[str, Any]) -> None:
         tally = self.tally

@@ -75,7 +75,7 @@ class AttemptSurroundings:
     _still_since_s: float | None = None
     _deadline: asyncio.Timeout | None = None
     _rests = False
-    """Whether it is noted as not under way, because a batch takes hours."""
+    """Whether it is noted as not under way, because a batch takes hours, or an agent works."""
     _due_s: float | None = None
     """When the deadline was due before it stood still."""
     _told_still: tuple[_ToldStill, ...] = ()
@@ -154,6 +154,15 @@ class AttemptSurroundings:
         finally:
             with self._lock:
                 self._told_still = _without(told, self._told_still)
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Whoever kills the run, a machine that is switched off for one, shall not be blamed on an agent."""
+        self._on_loop(self._rest)
+        try:
+            yield
+        finally:
+            self._on_loop(self._work_on)
 
     def waits_for(self) -> str:
         """In words; empty while it works. Any thread may ask."""
@@ -285,9 +294,13 @@ class AttemptSurroundings:
             ending = self._waits[-1].turn_ends if lends else None
         if ending is not None:
             self._body.give_slot_back(ending)
-            if self._run.in_flight is not None and not self._rests and self.waits_for_others():
-                self._rests = True
-                self._run.in_flight.rests(*self._key())
+            if self.waits_for_others():
+                self._rest()
+
+    def _rest(self) -> None:
+        if self._run.in_flight is not None and not self._rests:
+            self._rests = True
+            self._run.in_flight.rests(*self._key())
 
     def _work_on(self) -> None:
         if self._run.in_flight is not None and self._rests:

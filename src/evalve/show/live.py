@@ -31,6 +31,8 @@ class Watched:
     """When a line about it was last written to a log."""
     milestone: int = 0
     """How many quarters were behind it then."""
+    decided: str = ""
+    """What was last written of what its strategy has decided."""
 
 
 class View(Protocol):

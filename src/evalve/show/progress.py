@@ -234,6 +234,9 @@ class SampleLinesView(PlainView):
             if workers.isdigit() and tally.limit is not None:  # fewer, where the machine has no room for more
                 workers = str(min(int(workers), tally.limit))
             self._write(f"{_running_with(workers)}{whose}")
+        if tally.decided != watched.decided:
+            watched.decided = tally.decided
+            self._write(f"Concurrency {legible(tally.decided)}{whose}")
         total = "?" if tally.total is None else tally.total
         while watched.milestone <= ended_now(tally):
             self._write(f"Completed {tally.skipped + watched.milestone}/{total} samples{whose}")

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from evalve.agents.supervisor import landlock
@@ -20,6 +21,10 @@ _MARKS = 400_000
 
 _PRCTL = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 """Linux has it."""
+
+
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+_FIRST_TO_GO = "500"
 
 
 class Launched(NamedTuple):
@@ -99,6 +104,8 @@ def _leave(supervisor: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    with suppress(OSError):  # where memory runs out, an agent shall be killed, and not who holds it
+        _OOM_SCORE.write_text(_FIRST_TO_GO)
 
 
 def _limit(mark: int | None, files: tuple[int, int] | None) -> None:
