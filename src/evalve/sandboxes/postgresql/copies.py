@@ -24,6 +24,8 @@ PASSWORDS_BEGIN = "pgpw_"
 """How traces know a password that a program has printed (`secrecy`)."""
 _ELSEWHERE = "evalve-its-own-database-only"
 """A library that is not there: a role that must load it cannot connect."""
+_PREPARED = "SELECT 1 FROM pg_prepared_xacts WHERE database = %s"
+_CONNECTED = "SELECT 1 FROM pg_stat_activity WHERE usename = %s"
 _ITERATIONS = 4096
 """Of SCRAM; some clients refuse fewer."""
 
@@ -86,16 +88,21 @@ def wrong_with(tenancy: Tenancy, copy: Copy) -> list[str]:
         return differences(copy.parts, drive(connection, checksum()))
 
 
-def disconnect_all(tenancy: Tenancy, copy: Copy) -> None:
-    with tenancy.admin() as admin:
-        drive(admin, ending_connections_of(copy.name))
+def is_shut_and_unchanged(tenancy: Tenancy, copy: Copy) -> bool:
+    """Whether nobody who had it is in it any more, nor can be, and nothing in it has changed.
 
-
-def renew_password(tenancy: Tenancy, copy: Copy) -> None:
-    """Whoever had the database before does not get in any more."""
+    The password is renewed first: an agent's program that is still there may connect again and again.
+    """
     copy.password = new_password()
     with tenancy.admin() as admin:
         run(admin, f"ALTER ROLE \"{copy.name}\" PASSWORD '{_verifier(copy.password)}'")
+        drive(admin, ending_connections_of(copy.name))
+        if run(admin, _PREPARED, (copy.name,)).fetchone():
+            return False  # it holds locks, without a connection
+    if wrong_with(tenancy, copy):
+        return False
+    with tenancy.admin() as admin:  # some may have been about to get in while the password was renewed
+        return not run(admin, _CONNECTED, (copy.name,)).fetchone()
 
 
 def drop_copy(tenancy: Tenancy, copy: Copy) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from evalve.errors import LenderError
-from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint
+from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint, fingerprint_as
 from evalve.sandboxes.postgresql.sessions import OwnAsync, Savepoint, Session
 from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, ending_connections_of
 from evalve.secrecy import without_credentials
@@ -170,10 +170,11 @@ class Database:
         if self._look is not None:
             with self._look() as connection:
                 try:
-                    return drive(connection, self._reading())
+                    return drive(connection, fingerprint_as(self.name, self._volatile))
                 except psycopg.errors.LockNotAvailable:
+                    connection.rollback()
                     drive(connection, ending_connections_of(self.name))
-                    return drive(connection, self._reading())
+                    return drive(connection, fingerprint_as(self.name, self._volatile))
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             return drive(connection, self._reading())
 

@@ -154,8 +154,6 @@ class Postgres:
                 return ""
             pool, self._pool = self._pool, None
         pool.close()
-        pool.tenancy.reserve(-(pool.size * self._walls.connections + OWN_CONNECTIONS))
-        databases, connections = pool.tenancy.left()
         told = pool.counts
         resets = (
             (told.rolled_back, "rolled back"),
@@ -164,10 +162,8 @@ class Postgres:
             (told.quarantined, "QUARANTINED"),
         )
         said = ", ".join(f"{count} {words}" for count, words in resets if count)
-        return (
-            f"postgres: {databases} databases, {connections} connections left"
-            f" (lent {told.lent}{': ' + said if said else ''})"
-        )
+        left = pool.tenancy.left_in_words(pool.size * self._walls.connections + OWN_CONNECTIONS)
+        return f"postgres: {left} (lent {told.lent}{': ' + said if said else ''})"
 
 
 async def _taken(pool: CopyPool, context: SampleContext) -> Copy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ import psycopg
 from evalve.errors import EvalveError, LenderError
 from evalve.sandboxes.postgresql import copies
 from evalve.sandboxes.postgresql.copies import Copy, Walls
+from evalve.sandboxes.postgresql.servers import ServerAway
 from evalve.sandboxes.postgresql.templates import Script, Template, built_template
 from evalve.sandboxes.postgresql.tenancy import Tenancy
 
@@ -23,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 Returned = Literal["clean", "held", "dirty"]
 """In what state a copy comes back: proven to be as it was; used by somebody who could write; or changed."""
 _CLOSED = "the run is over, and its databases are dropped"
+_COMES_BACK_WITHIN_S, _ASKS_AGAIN_AFTER_S = 60.0, 0.5
+"""A server that was there and is restarted tells nobody that it is back."""
 _SPARE_OF = 4
 """One copy is kept ready ahead for this many that are lent."""
 
@@ -58,6 +62,8 @@ class CopyPool:
         """Copies that are being made, reset or dropped."""
         self._no_work = threading.Condition(self._lock)
         self._is_closed = False
+        self._away_since_s: float | None = None
+        """Since when nobody answers at the server's address."""
         self._has_said = False
 
     def template(self) -> Template:
@@ -135,6 +141,7 @@ class CopyPool:
             self._lent.clear()
             waiting, self._waiting = list(self._waiting), deque()
             self._in_work += len(ready)
+            self._no_work.notify_all()
         for asked in waiting:
             _fail(asked, LenderError(_CLOSED))
         for copy in ready:
@@ -203,6 +210,7 @@ class CopyPool:
                     f"a fresh copy is not what its template {template.name} is: {', '.join(wrong)}"
                 )
         self._say_what_is_open(copy)
+        self._away_since_s = None
         self._work_ends(copy)
 
     def _say_what_is_open(self, copy: Copy) -> None:
@@ -222,12 +230,16 @@ class CopyPool:
 
     def _restore(self, copy: Copy) -> None:
         """Of a copy that somebody held: the same again where it is proven that nothing changed."""
-        copies.disconnect_all(self.tenancy, copy)
-        if copy.generation != self.tenancy.generation or copies.wrong_with(self.tenancy, copy):
+        try:
+            is_same = copy.generation == self.tenancy.generation and copies.is_shut_and_unchanged(
+                self.tenancy, copy
+            )
+        except psycopg.Error:  # whatever an agent did that it cannot be read
+            is_same = False
+        if not is_same:
             self.counts.cloned += 1
             self._replace(copy)
             return
-        copies.renew_password(self.tenancy, copy)
         self.counts.unchanged += 1
         self._work_ends(copy)
 
@@ -255,6 +267,8 @@ class CopyPool:
     def _work_failed(self, copy: Copy | None, error: Exception, generation: int) -> None:
         """Where the server was lost since then, it is tried again."""
         is_lost = isinstance(error, psycopg.Error | LenderError) and self.tenancy.is_lost(generation)
+        if isinstance(error, ServerAway) or is_lost:
+            is_lost = self._may_come_back()
         if copy is not None and not is_lost:
             _LOG.warning("database %s could not be reset or dropped: %s", copy.name, _brief(error))
         if copy is not None:
@@ -266,6 +280,17 @@ class CopyPool:
             elif is_lost or copy is not None:
                 self._refill()
             self._no_work.notify_all()
+
+    def _may_come_back(self) -> bool:
+        """After a pause: whoever administrates a server restarts it within a while."""
+        with self._lock:
+            now_s = time.monotonic()
+            if self._away_since_s is None:
+                self._away_since_s = now_s
+                return True
+            if now_s - self._away_since_s > _COMES_BACK_WITHIN_S:
+                return False
+            return not self._no_work.wait_for(lambda: self._is_closed, timeout=_ASKS_AGAIN_AFTER_S)
 
 
 def _fail(asked: Future[Copy], error: BaseException) -> None:

@@ -21,6 +21,10 @@ _OURS = frozenset({"user", "password", "dbname", "passfile", "service", "applica
 """What of a person's address is about the person, and not about the server."""
 
 
+class ServerAway(LenderError):
+    """Nobody answers at its address."""
+
+
 class Server:
     """One server. Any thread may use it."""
 
@@ -45,12 +49,12 @@ class Server:
             return self._connected(there, database, application)
         except psycopg.OperationalError as error:
             if there.embedded is None or there.embedded.lives:
-                raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+                raise ServerAway(f"{self.shown} cannot be reached: {_text(error)}") from error
         self._leave(there.embedded)  # it has died: start another one
         try:
             return self._connected(self._joined(), database, application)
         except psycopg.OperationalError as error:
-            raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+            raise ServerAway(f"{self.shown} cannot be reached: {_text(error)}") from error
 
     def dsn(self, role: str, password: str, database: str, application: str) -> str:
         """An address for whoever may use the database, in any language."""
@@ -112,6 +116,14 @@ def parsed(url: str) -> dict[str, Any]:
             f"postgresql://user:password@host:5432/postgres: {without_credentials(str(error)).strip()}"
         ) from None
     return {name: secret(value) if name == "password" else value for name, value in found.items()}
+
+
+def beside(connection: Connection, database: str) -> Connection:
+    """Another connection of the same user, to another database."""
+    address: dict[str, Any] = {**connection.info.get_parameters(), "dbname": database}
+    return psycopg.connect(
+        **address, password=connection.info.password, autocommit=True, prepare_threshold=None
+    )
 
 
 def run(connection: Connection, statement: str, parameters: Any = None) -> psycopg.Cursor[Any]:

@@ -17,7 +17,7 @@ from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
 from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, drop_all, signed
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Another number where templates are built in another way."""
 _COPY = re.compile(r"^\s*COPY\s.+\sFROM\s+STDIN\b", re.IGNORECASE | re.MULTILINE)
 _FOR_PSQL = re.compile(r"^\\(?!restrict|unrestrict).*$", re.MULTILINE)
