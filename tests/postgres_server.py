@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
-from evalve.sandboxes.postgresql import embedded, keeper
+from evalve.sandboxes.postgresql import embedded
 
 
 class Admin:
@@ -31,42 +30,6 @@ class Admin:
             name
             for (name,) in self.ask("SELECT datname FROM pg_database WHERE datname LIKE %s", f"evalve_{run}%")
         ]
-
-
-class PersonsServer:
-    """One that a person has started, to be named by its address: it may be stopped, and comes back there."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        account = embedded._account()
-        install = embedded._reachable(embedded._installed(), folder, account)
-        self._cluster = keeper._Cluster(folder, install, account, max_connections=100)
-        self._settings = settings
-        self._cluster.make("of-the-person")
-        self.port = keeper._free_port()
-
-    @property
-    def admin(self) -> Admin:
-        return Admin(self.port, "of-the-person")
-
-    def start(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(keeper, "_SETTINGS", keeper._SETTINGS | self._settings)
-            assert self._cluster._started(self.port) == ""
-
-    def stop(self) -> None:
-        self._cluster.stop()
-
-
-@contextmanager
-def persons_server(**settings: str) -> Iterator[PersonsServer]:
-    with private_place() as place:
-        place.mkdir(mode=0o711)
-        server = PersonsServer(place, **settings)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 _JOIN = embedded.join

@@ -38,10 +38,11 @@ _RARELY_ALTERED = (
     *("pg_cast", "pg_collation", "pg_conversion", "pg_extension", "pg_foreign_server", "pg_operator"),
     *("pg_publication", "pg_statistic_ext", "pg_ts_config", "pg_ts_dict"),
 )
-"""Objects that can be renamed, or of which nothing depends on another: only these catalogs tell. Whoever cannot
-commit cannot change them, so they are not read after a rollback."""
+"""Objects that can be renamed, or that depend on nothing: only these catalogs tell. Whoever cannot commit
+cannot change them, so they are not read after a rollback."""
 _OTHER_OBJECTS = "other objects"
 _INDEXES = ("pg_catalog.pg_index", "indexrelid >= 16384")
+_LARGE_OBJECTS = ("pg_catalog.pg_largeobject_metadata", "true")
 _TABLES = """
     SELECT format('%I.%I', n.nspname, c.relname), c.relkind = 'S' FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -52,9 +53,12 @@ def checksum() -> Steps[dict[str, str]]:
     """Of the database that is asked."""
     found = yield _TABLES
     parts = yield from _versions_of([name for name, is_sequence in found if not is_sequence])
-    rare = [_INDEXES, *((f"pg_catalog.{name}", "oid >= 16384") for name in _RARELY_ALTERED)]
+    rare = [_LARGE_OBJECTS, _INDEXES, *((f"pg_catalog.{name}", "oid >= 16384") for name in _RARELY_ALTERED)]
     rows = yield " UNION ALL ".join(_versions(*one) for one in enumerate(rare))
-    parts[_OTHER_OBJECTS] = _digest(versions for _, versions in sorted(rows))
+    versions = [told for _, told in sorted(rows)]
+    if versions[0] != "0 0":  # what is in them, which only superusers may read
+        versions += [told for _, told in (yield _versions(0, ("pg_catalog.pg_largeobject", "true")))]
+    parts[_OTHER_OBJECTS] = _digest(versions)
     numbers = yield from numbers_of([name for name, is_sequence in found if is_sequence])
     return parts | {f"sequence {name}": value for name, value in numbers.items()}
 
@@ -96,8 +100,6 @@ def _versions_of(tables: list[str], before: str = "") -> Steps[dict[str, str]]:
     of_catalogs, of_tables = told[: len(catalogs)], told[len(catalogs) :]
     parts = {"objects": _digest(of_catalogs)}
     parts |= {f"table {name}": versions for name, versions in zip(tables, of_tables, strict=True)}
-    if of_catalogs[-1] != "0 0":
-        [(_, parts["large objects"])] = yield _versions(0, ("pg_catalog.pg_largeobject", "true"))
     return parts
 
 

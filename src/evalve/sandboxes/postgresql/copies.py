@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 from contextlib import suppress
@@ -19,6 +20,8 @@ from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
 from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
 from evalve.sandboxes.postgresql.templates import Template
 from evalve.sandboxes.postgresql.tenancy import Tenancy, drop_all
+
+_LOG = logging.getLogger(__name__)
 
 PASSWORDS_BEGIN = "pgpw_"
 """How traces know a password that a program has printed (`secrecy`)."""
@@ -105,6 +108,13 @@ def is_shut_and_unchanged(tenancy: Tenancy, copy: Copy) -> bool:
         return not run(admin, _CONNECTED, (copy.name,)).fetchone()
 
 
+def shut(tenancy: Tenancy, copy: Copy) -> None:
+    """Nobody gets in any more, and whoever is in it is sent away, without waiting for that."""
+    with tenancy.admin() as admin:
+        run(admin, f'ALTER ROLE "{copy.name}" NOLOGIN')
+        run(admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (copy.name,))
+
+
 def drop_copy(tenancy: Tenancy, copy: Copy) -> None:
     if copy.kept is not None:
         abandon(copy.kept)
@@ -123,18 +133,25 @@ def drop_quietly(tenancy: Tenancy, name: str) -> None:
         _drop(tenancy, name)
 
 
-def reachable_elsewhere(tenancy: Tenancy, copy: Copy) -> list[str]:
-    """Databases beside its own that its role may connect to: where only a superuser could prevent it."""
+def say_what_is_open(tenancy: Tenancy, copy: Copy) -> None:
+    """Databases beside its own that its role may connect to: only a superuser can prevent it."""
     if tenancy.is_superuser:
-        return []
+        return
     with tenancy.admin() as admin:
         rows = run(
             admin,
             "SELECT datname FROM pg_database WHERE datallowconn AND datname <> %s"
             " AND has_database_privilege(%s, oid, 'CONNECT') ORDER BY 1",
             (copy.name, copy.name),
+        ).fetchall()
+    if names := ", ".join(name for (name,) in rows):
+        _LOG.warning(
+            "whoever is lent a database at %s may connect to %s too, as everybody may; to prevent it: "
+            "REVOKE CONNECT ON DATABASE %s FROM PUBLIC, or name a superuser in url=",
+            tenancy.server.shown,
+            names,
+            names,
         )
-        return [name for (name,) in rows]
 
 
 def new_password() -> str:

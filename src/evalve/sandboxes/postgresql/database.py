@@ -54,7 +54,7 @@ class Database:
     @property
     def dsn(self) -> str:
         """`postgresql://role:password@host:port/database?…`, for programs in any language."""
-        self.is_held = True
+        self._hold()
         return self._dsn
 
     def connect(self, **options: Any) -> Any:
@@ -62,7 +62,7 @@ class Database:
 
         `options` are those of `psycopg.connect`, as in `autocommit=True`.
         """
-        self.is_held = True
+        self._hold()
         if _is_loop_running():
             return _Opening(self._dsn, options, self._opened)
         connection = psycopg.connect(self._dsn, **options)
@@ -143,6 +143,10 @@ class Database:
         assert self._look is not None
         with self._look() as connection:
             drive(connection, _answering())
+
+    def _hold(self) -> None:
+        self.is_held = True
+        self._session.abandon_kept()  # so that whoever has the address has all connections
 
     def _reading(self) -> Steps[Fingerprint]:
         return fingerprint(self._volatile)

@@ -110,8 +110,9 @@ class Session:
         return None
 
     def abandon_kept(self) -> None:
-        if self._kept is not None:
-            abandon(self._kept)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            abandon(kept)
 
     def _take_kept(self, loop: asyncio.AbstractEventLoop | None) -> Own | OwnAsync | None:
         kept, self._kept, self._loop = self._kept, None, loop

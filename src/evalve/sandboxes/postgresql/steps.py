@@ -47,11 +47,21 @@ async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T])
 
 
 def ending_connections_of(role: str) -> Steps[None]:
-    """Of all, and return when they have ended."""
-    yield (
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-        f" WHERE usename = {quoted(role)} AND pid <> pg_backend_pid()"
-    )
+    """Of all, and return when they have ended. (`pg_terminate_backend` itself looks every 100 ms only.)"""
+    yield f"""
+        DO $evalve$
+        DECLARE
+            ending int[] := ARRAY(
+                SELECT pid FROM pg_stat_activity WHERE usename = {quoted(role)} AND pid <> pg_backend_pid());
+        BEGIN
+            PERFORM pg_terminate_backend(pid) FROM unnest(ending) pid;
+            FOR times IN 1..2500 LOOP
+                PERFORM pg_stat_clear_snapshot();
+                EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ANY (ending));
+                PERFORM pg_sleep(0.002);
+            END LOOP;
+        END
+        $evalve$"""
 
 
 def quoted(text: str) -> str:

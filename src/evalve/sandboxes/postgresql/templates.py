@@ -159,6 +159,8 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
             parts = drive(building, checksum())
         finally:
             building.close()
+        # who connects first writes down what PostgreSQL knows of its catalogs: copies have that with them
+        tenancy.server.connect(name, application=f"evalve {tenancy.run}").close()
     except BaseException:
         drop_all(keeper, [name])
         raise

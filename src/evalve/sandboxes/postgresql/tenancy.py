@@ -141,7 +141,7 @@ class Tenancy:
 
     @contextmanager
     def look(self, database: str) -> Iterator[Connection]:
-        """The same for whoever reads a fingerprint; others wait. An agent's functions may take part in that."""
+        """The same for whoever reads a fingerprint; others wait. An agent's functions may take part in it."""
         with self._looking, self.inside(database) as connection:
             run(connection, f"SET statement_timeout = {_LOOK_MS}")
             yield connection
