@@ -139,15 +139,15 @@ async def _connects_again_and_again(db: Any) -> None:
     connected = threading.Event()
 
     def connect_again() -> None:
-        for _ in range(200):
+        while True:
             try:
-                with psycopg.connect(address, autocommit=True) as connection:
-                    connected.set()
-                    for _ in range(200):
-                        connection.execute("SELECT 1")
-            except psycopg.Error as error:
-                if "password" in str(error) or "does not exist" in str(error):
-                    return
+                connection = psycopg.connect(address, autocommit=True)
+            except psycopg.OperationalError:
+                return  # it does not get in any more
+            connected.set()
+            with suppress(psycopg.OperationalError), connection:
+                while True:
+                    connection.execute("SELECT 1")
 
     threading.Thread(target=connect_again, daemon=True).start()
     await asyncio.to_thread(connected.wait)

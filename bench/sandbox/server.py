@@ -41,6 +41,9 @@ class PersonsServer:
 
     def stop(self) -> None:
         self._cluster.stop()
+        server = self._cluster._server
+        if server is not None and server.stderr is not None:
+            server.stderr.close()
 
     def ask(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, dbname=database, autocommit=True) as connection:

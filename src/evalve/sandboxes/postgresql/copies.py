@@ -116,10 +116,15 @@ def shut(tenancy: Tenancy, copy: Copy) -> None:
 
 
 def drop_copy(tenancy: Tenancy, copy: Copy) -> None:
+    disconnect(copy)
+    _drop(tenancy, copy.name)
+
+
+def disconnect(copy: Copy) -> None:
+    """Evalve itself."""
     if copy.kept is not None:
         abandon(copy.kept)
         copy.kept = None
-    _drop(tenancy, copy.name)
 
 
 def _drop(tenancy: Tenancy, name: str) -> None:

@@ -102,6 +102,7 @@ class CopyPool:
                 if copy.generation == self.tenancy.generation:
                     self._lend(copy, asked)
                     break
+                copies.disconnect(copy)
                 self.tenancy.in_use.discard(copy.name)  # gone with the server
             else:
                 self._waiting.append(asked)
@@ -272,6 +273,7 @@ class CopyPool:
         self._work_ends()
 
     def _drop(self, copy: Copy) -> None:
+        copies.disconnect(copy)
         if copy.generation == self.tenancy.generation:
             copies.drop_copy(self.tenancy, copy)
         self.tenancy.in_use.discard(copy.name)
