@@ -12,6 +12,7 @@ from typing import Any
 from bench.measuring import Figure
 from bench.sandbox.agents import SCHEMA, SEED
 from evalve.contracts import SampleContext
+from evalve.sandboxes.postgresql import copies
 from evalve.sandboxes.postgresql.lender import Postgres, close_all, postgres
 
 ALONE = 60
@@ -49,7 +50,9 @@ async def _measured() -> list[Figure]:
             note=f"9 of 10 within {_nine_of_ten_ms(in_turn.lent):.0f} ms",
         ),
         Figure(
-            f"the same, conversations of no length: {hurried.per_s:.0f} a second", _median_ms(hurried.lent), "ms"
+            f"the same, conversations of no length: {hurried.per_s:.0f} a second",
+            _median_ms(hurried.lent),
+            "ms",
         ),
         *await _strategies(),
     ]
@@ -125,8 +128,6 @@ async def _strategies() -> list[Figure]:
     pool = lender._pool
     assert pool is not None
     tenancy, walls = pool.tenancy, pool.walls
-    from evalve.sandboxes.postgresql import copies
-
     took: dict[str, list[float]] = {"made": [], "proven": [], "looked at": [], "dropped": []}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
