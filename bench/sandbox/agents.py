@@ -153,6 +153,14 @@ async def _connects_again_and_again(db: Any) -> None:
     await asyncio.to_thread(connected.wait)
 
 
+async def _commits_between_calls(db: Any) -> None:
+    async with db.savepoint() as connection:
+        await connection.execute("INSERT INTO clients (name) VALUES ('Initech')")
+        await connection.execute("COMMIT")
+    async with db.savepoint() as connection:
+        await connection.execute("INSERT INTO clients (name) VALUES ('Hooli')")
+
+
 async def _ends_evalves_session(db: Any) -> None:
     with suppress(psycopg.OperationalError):
         async with db.savepoint() as connection:
@@ -209,7 +217,7 @@ OTHERS: dict[str, Agent] = {
         "LISTEN news; SELECT pg_advisory_lock(7); CREATE TEMP TABLE mine (id int); PREPARE asked AS SELECT 1;"
         "SET search_path = nowhere; SET statement_timeout = 1000; DECLARE c CURSOR WITH HOLD FOR SELECT 1"
     ),
-    "commits in a call": _executes_in_call("DELETE FROM notes; COMMIT"),
+    "commits between calls": _commits_between_calls,
     "commits in a call and hides it": _executes_in_call(
         "DELETE FROM notes; COMMIT; BEGIN; SAVEPOINT evalve_call"
     ),

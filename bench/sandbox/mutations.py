@@ -12,7 +12,7 @@ from bench.sandbox.agents import SCHEMA, SEED, WRITERS, began_clean_in_call
 from bench.sandbox.server import PersonsServer
 from evalve.contracts import SampleContext
 from evalve.sandboxes.postgresql import copies
-from evalve.sandboxes.postgresql.lender import Postgres
+from evalve.sandboxes.postgresql.lender import Postgres, postgres
 
 WRITES = (
     "INSERT INTO notes (body) VALUES ('of somebody else')",
@@ -34,7 +34,7 @@ WRITES = (
 def lender_in(folder: Path, url: str, **settings: Any) -> Postgres:
     (folder / "schema.sql").write_text(SCHEMA)
     (folder / "seed.sql").write_text(SEED)
-    return evalve.sandboxes.postgres(folder / "schema.sql", folder / "seed.sql", url=url, **settings)
+    return postgres(folder / "schema.sql", folder / "seed.sql", url=url, **settings)
 
 
 async def leaks_found(url: str) -> tuple[int, int]:

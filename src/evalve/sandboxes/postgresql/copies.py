@@ -15,11 +15,12 @@ import psycopg
 
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum, differences
+from evalve.sandboxes.postgresql.dropping import drop_all
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
 from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
 from evalve.sandboxes.postgresql.templates import Template
-from evalve.sandboxes.postgresql.tenancy import Tenancy, drop_all
+from evalve.sandboxes.postgresql.tenancy import Tenancy
 
 _LOG = logging.getLogger(__name__)
 

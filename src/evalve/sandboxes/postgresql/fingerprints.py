@@ -94,9 +94,8 @@ class Fingerprint:
 def fingerprint_as(role: str, volatile: Sequence[str] = ()) -> Steps[Fingerprint]:
     """Read it as an administrator who runs nothing with more rights than the role has.
 
-    What a row is as JSON may be told by a function of the agent's: there are casts. In a function that runs
-    with the rights of its owner, nobody can become the administrator again.
-    """
+    What a row is as JSON may be told by a cast of the agent's own. In a function that runs with the rights of
+    its owner, nobody can become the administrator again."""
     yield (
         f'BEGIN; SET LOCAL row_security = off; SET LOCAL ROLE "{role}"; CREATE FUNCTION {_READ}(asked text)'
         " RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER"

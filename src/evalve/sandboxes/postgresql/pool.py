@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from evalve.errors import EvalveError, LenderError
 from evalve.sandboxes.postgresql import copies
 from evalve.sandboxes.postgresql.copies import Copy, Walls
 from evalve.sandboxes.postgresql.counts import Counts
-from evalve.sandboxes.postgresql.servers import ServerAway
+from evalve.sandboxes.postgresql.servers import Absence, ServerAway
 from evalve.sandboxes.postgresql.templates import Script, Template, built_template
 from evalve.sandboxes.postgresql.tenancy import MAKERS, Tenancy
 
@@ -26,8 +25,6 @@ _LOG = logging.getLogger(__name__)
 Returned = Literal["clean", "held", "dirty"]
 """In what state a copy comes back: proven to be as it was; used by somebody who could write; or changed."""
 _CLOSED = "the run is over, and its databases are dropped"
-_COMES_BACK_WITHIN_S, _ASKS_AGAIN_AFTER_S = 60.0, 0.5
-"""A server that was there and is restarted tells nobody that it is back."""
 _SPARE_OF, LEAST_SPARE = 4, MAKERS
 """One copy is kept ready ahead for this many that are lent, and as many as are made at once."""
 _MOST_LEAVING = 2 * MAKERS
@@ -61,8 +58,7 @@ class CopyPool:
         """Of those that were held, the last so many."""
         self._no_work = threading.Condition(self._lock)
         self._is_closed = False
-        self._away_since_s: float | None = None
-        """Since when nobody answers at the server's address."""
+        self._absence = Absence()
         self._has_said = False
 
     def template(self) -> Template:
@@ -231,7 +227,7 @@ class CopyPool:
         if not self._has_said:
             self._has_said = True
             copies.say_what_is_open(self.tenancy, copy)
-        self._away_since_s = None
+        self._absence = Absence()
         self._work_ends(copy)
 
     def _restore(self, copy: Copy) -> None:
@@ -254,9 +250,7 @@ class CopyPool:
     def _replace(self, copy: Copy) -> None:
         """Another one is made for it; then it is dropped."""
         if copy.generation == self.tenancy.generation:
-            with suppress(
-                psycopg.Error, LenderError
-            ):  # it is dropped all the same
+            with suppress(psycopg.Error, LenderError):  # it is dropped all the same
                 copies.shut(self.tenancy, copy)
         with self._lock:
             self._leaving += 1
@@ -293,8 +287,9 @@ class CopyPool:
     def _work_failed(self, copy: Copy | None, error: Exception, generation: int) -> None:
         """Where the server was lost since then, it is tried again."""
         is_lost = isinstance(error, psycopg.Error | LenderError) and self.tenancy.is_lost(generation)
-        if isinstance(error, ServerAway) or is_lost:
-            is_lost = self._may_come_back()
+        if isinstance(error, ServerAway):
+            with self._lock:
+                is_lost = self._absence.may_end(self._no_work, lambda: self._is_closed)
         if copy is not None and not is_lost:
             _LOG.warning("database %s could not be reset or dropped: %s", copy.name, _brief(error))
         if copy is not None:
@@ -306,17 +301,6 @@ class CopyPool:
             elif is_lost or copy is not None:
                 self._refill()
             self._no_work.notify_all()
-
-    def _may_come_back(self) -> bool:
-        """After a pause: whoever administrates a server restarts it within a while."""
-        with self._lock:
-            now_s = time.monotonic()
-            if self._away_since_s is None:
-                self._away_since_s = now_s
-                return True
-            if now_s - self._away_since_s > _COMES_BACK_WITHIN_S:
-                return False
-            return not self._no_work.wait_for(lambda: self._is_closed, timeout=_ASKS_AGAIN_AFTER_S)
 
 
 def _fail(asked: Future[Copy], error: BaseException) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -17,12 +19,30 @@ from evalve.secrecy import discreet, secret, without_credentials
 Connection = psycopg.Connection[Any]
 
 CONNECTS_WITHIN_S = 10
+_COMES_BACK_WITHIN_S, _ASKS_AGAIN_AFTER_S = 60.0, 0.5
 _OURS = frozenset({"user", "password", "dbname", "passfile", "service", "application_name", "options"})
 """What of a person's address is about the person, and not about the server."""
 
 
 class ServerAway(LenderError):
     """Nobody answers at its address."""
+
+
+class Absence:
+    """Of a server that was there: whoever administrates it restarts it within a while, and tells nobody."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def may_end(self, ended: threading.Condition, is_ended: Callable[[], bool]) -> bool:
+        """After a pause: whether to try again. The condition's lock is held by whoever asks."""
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._since_s = now_s
+            return True
+        if now_s - self._since_s > _COMES_BACK_WITHIN_S:
+            return False
+        return not ended.wait_for(is_ended, timeout=_ASKS_AGAIN_AFTER_S)
 
 
 class Server:

@@ -13,9 +13,10 @@ import psycopg
 
 from evalve.errors import DeclarationError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum
+from evalve.sandboxes.postgresql.dropping import drop_all
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
-from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, drop_all, signed
+from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, signed
 
 _LAYOUT = 2
 """Another number where templates are built in another way."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-
-import evalve
 from bench.sandbox.agents import AGENTS, began_clean, began_clean_in_call
 from bench.sandbox.mutations import leaks_found, lender_in, sabotages_found
 from bench.sandbox.server import PersonsServer, persons_server
+
+import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql import copies, loan
@@ -94,7 +94,9 @@ async def test_a_copy_that_is_not_what_its_template_is_is_never_lent(
 
     monkeypatch.setattr(copies, "make_copy", written_into)
     lender = lender_in(tmp_path, server.url, size=1)
-    with pytest.raises(LenderError, match=r"a fresh copy is not what its template .* table public.notes differs"):
+    with pytest.raises(
+        LenderError, match=r"a fresh copy is not what its template .* table public.notes differs"
+    ):
         async with lender.lend(context()):
             pass
     lender.close()
@@ -171,6 +173,7 @@ def test_no_function_of_an_agent_runs_with_the_rights_of_an_administrator(
     lender.close()
 
 
-def test_nothing_is_left_of_all_this(server: PersonsServer) -> None:
+def test_nothing_is_left_of_all_this(server: PersonsServer, lender: Postgres) -> None:
+    lender.close()
     close_all()
     assert server.left() == 0
