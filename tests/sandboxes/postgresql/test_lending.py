@@ -129,6 +129,21 @@ async def test_a_reader_with_the_address_hands_the_database_back_and_its_passwor
             psycopg.connect(dsn)
 
 
+async def test_where_agents_change_something_each_time_databases_are_looked_at_now_and_then(
+    lending: Lending, context: Context
+) -> None:
+    lender = lending(size=1)
+    names = []
+    for number in range(10):
+        async with lender.lend(context()) as db, db.connect() as connection:
+            names.append(db.name)
+            if number < 4:
+                await connection.execute("INSERT INTO clients (name) VALUES ('Initech')")
+    four_changed, not_looked_at, handed_back = names[:4], names[4:9], names[8:]
+    assert len({*four_changed, *not_looked_at}) == 9
+    assert len(set(handed_back)) == 1
+
+
 async def test_locks_and_changes_that_an_agent_has_left_open_end_with_its_sample(
     lending: Lending, context: Context
 ) -> None:

@@ -111,6 +111,7 @@ class CopyPool:
                 return  # it was dropped when the pool was closed
             if state == "held" and not self._is_worth_a_look():
                 state = "dirty"
+                self._changed_in_a_row += 1
             self.counts.cloned += state == "dirty"
             if state == "clean" and copy.generation == self.tenancy.generation and not self._is_closed:
                 self._offer(copy)
