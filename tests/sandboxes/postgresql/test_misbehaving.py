@@ -173,6 +173,25 @@ def test_no_function_of_an_agent_runs_with_the_rights_of_an_administrator(
     lender.close()
 
 
+@pytest.mark.parametrize("agent", ["opens ten connections", "prepares a transaction", "holds locks"])
+async def test_who_is_no_superuser_reads_states_and_resets_them_too(
+    agent: str, server: PersonsServer, context: Context, tmp_path: Path
+) -> None:
+    server.ask(
+        "DO $$ BEGIN CREATE ROLE maker LOGIN CREATEDB CREATEROLE PASSWORD 'of-the-maker';"
+        " EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    )
+    url = f"postgresql://maker:of-the-maker@127.0.0.1:{server.port}/postgres"
+    lender = lender_in(tmp_path, url, size=1)
+    async with lender.lend(context()) as db:
+        before = await db.fingerprint()
+        await AGENTS[agent](db)
+        assert await db.fingerprint() == before  # nothing of it was committed
+    async with lender.lend(context()) as db:
+        assert await began_clean(db) == []
+    await asyncio.to_thread(lender.close)
+
+
 def test_nothing_is_left_of_all_this(server: PersonsServer, lender: Postgres) -> None:
     lender.close()
     close_all()

@@ -20,7 +20,7 @@ from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
 from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
 from evalve.sandboxes.postgresql.templates import Template
-from evalve.sandboxes.postgresql.tenancy import Tenancy
+from evalve.sandboxes.postgresql.tenancy import LOOKERS, MAKERS, Tenancy
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,7 +174,8 @@ def _wall_statements(name: str, walls: Walls, tenancy: Tenancy) -> list[str]:
         f'ALTER DATABASE "{name}" SET lock_timeout = {_ms(walls.lock_timeout_s)}',
         f'ALTER DATABASE "{name}" SET idle_in_transaction_session_timeout = '
         f"{_ms(walls.idle_in_transaction_timeout_s)}",
-        f'ALTER DATABASE "{name}" CONNECTION LIMIT {walls.connections}',
+        # the role has its own limit; who is not a superuser needs some to look into the database
+        f'ALTER DATABASE "{name}" CONNECTION LIMIT {walls.connections + MAKERS + LOOKERS}',
     ]
     if tenancy.is_superuser:  # a wall that needs no change to anybody else's database
         statements += [

@@ -11,7 +11,13 @@ import psycopg
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint, fingerprint_as
 from evalve.sandboxes.postgresql.sessions import OwnAsync, Savepoint, Session
-from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, ending_connections_of
+from evalve.sandboxes.postgresql.steps import (
+    Steps,
+    drive,
+    drive_async,
+    ending_connections_of,
+    rolling_back_prepared,
+)
 from evalve.secrecy import without_credentials
 
 
@@ -178,6 +184,7 @@ class Database:
                 except psycopg.errors.LockNotAvailable:
                     connection.rollback()
                     drive(connection, ending_connections_of(self.name))
+                    drive(connection, rolling_back_prepared())
                     return drive(connection, fingerprint_as(self.name, self._volatile))
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             return drive(connection, self._reading())

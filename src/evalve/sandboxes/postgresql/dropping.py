@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from evalve.sandboxes.postgresql.servers import Connection, beside, one, run
-from evalve.sandboxes.postgresql.steps import drive, ending_connections_of, quoted
+from evalve.sandboxes.postgresql.steps import drive, ending_connections_of, rolling_back_prepared
 
 
 def drop_all(connection: Connection, names: list[str]) -> None:
@@ -22,16 +22,8 @@ def drop_all(connection: Connection, names: list[str]) -> None:
         try:
             run(connection, drop)
         except psycopg.errors.ObjectInUse:  # by transactions that were prepared and never ended
-            _roll_back_prepared(connection, name)
+            drive(connection, ending_connections_of(name))
+            with beside(connection, name) as there:
+                drive(there, rolling_back_prepared())
             run(connection, drop)
         run(connection, f'DROP ROLE IF EXISTS "{name}"')
-
-
-def _roll_back_prepared(connection: Connection, database: str) -> None:
-    """It has to be done in the same database, and by who prepared them."""
-    drive(connection, ending_connections_of(database))
-    with beside(connection, database) as there:
-        prepared = run(there, "SELECT gid, owner FROM pg_prepared_xacts WHERE database = current_database()")
-        for gid, owner in prepared.fetchall():
-            run(there, f'SET ROLE "{owner}"')
-            run(there, f"ROLLBACK PREPARED {quoted(gid)}")

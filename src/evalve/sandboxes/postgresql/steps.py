@@ -64,6 +64,15 @@ def ending_connections_of(role: str) -> Steps[None]:
         $evalve$"""
 
 
+def rolling_back_prepared() -> Steps[None]:
+    """Transactions of the database that is asked, which only who has prepared them may end."""
+    prepared = yield "SELECT gid, owner FROM pg_prepared_xacts WHERE database = current_database()"
+    for gid, owner in prepared:
+        yield f'SET ROLE "{owner}"'
+        yield f"ROLLBACK PREPARED {quoted(gid)}"
+        yield "RESET ROLE"
+
+
 def quoted(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
