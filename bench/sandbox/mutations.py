@@ -34,7 +34,8 @@ WRITES = (
 def lender_in(folder: Path, url: str, **settings: Any) -> Postgres:
     (folder / "schema.sql").write_text(SCHEMA)
     (folder / "seed.sql").write_text(SEED)
-    return postgres(folder / "schema.sql", folder / "seed.sql", url=url, **settings)
+    made: Postgres = postgres(folder / "schema.sql", folder / "seed.sql", url=url, **settings)
+    return made
 
 
 async def leaks_found(url: str) -> tuple[int, int]:

@@ -300,8 +300,7 @@ class Turns:
         As many may wait as have ever run at once. In a lane it is the next one that makes an end of what the
         lane has, so it is not kept from beginning.
         """
-        is_in_lane = getattr(attempt, "lane", None) is not None
-        return not is_in_lane and len(self.wait_for_loans) >= max(1, self._tally.peak_in_flight)
+        return attempt.lane is None and len(self.wait_for_loans) >= max(1, self._tally.peak_in_flight)
 
     async def _read(self) -> None:
         try:
