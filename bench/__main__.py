@@ -36,6 +36,11 @@ BENCHMARKS = (
     "batches",
     "kill_and_resume",
     "statistics",
+    "sandbox_lending",
+    "sandbox_faults",
+    "conversations",
+    "many_conversations",
+    "side_by_side",
 )
 
 

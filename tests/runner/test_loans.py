@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt
 
-from evalve.contracts import SAMPLE, SampleContext, Store
+from evalve.concurrency import SlidingWindow
+from evalve.contracts import SAMPLE, SampleContext, Store, parked
 from evalve.errors import OptionError
 from evalve.runner.evaluation import Outcome
 from evalve.storage import open_store
@@ -436,3 +437,68 @@ def test_a_lender_may_refuse_the_run_before_anything_is_recorded(store: Store) -
 
     assert [event[0] for event in ready.events] == ["begins", "ends"]
     assert statuses(store) == []
+
+
+class Few:
+    """Lends at most so many at once; whoever comes then waits, parked. Counts who came."""
+
+    def __init__(self, number: int) -> None:
+        self._free = asyncio.Semaphore(number)
+        self.under_way = 0
+        self.peak = 0
+
+    @asynccontextmanager
+    async def lend(self, context: SampleContext) -> AsyncIterator[int]:
+        self.under_way += 1
+        self.peak = max(self.peak, self.under_way)
+        try:
+            await context.parked(self._free.acquire(), "database")
+            try:
+                yield self.under_way
+            finally:
+                self._free.release()
+        finally:
+            self.under_way -= 1
+
+
+def test_no_more_samples_wait_for_a_loan_than_run_at_once(store: Store) -> None:
+    few = Few(2)
+
+    async def evaluate(id: str, thing: int) -> bool:
+        await asyncio.sleep(1)
+        return True
+
+    names = [str(number) for number in range(100)]
+    run(runnable(evaluate, rows(*names), lenders={"thing": few}, strategy=SlidingWindow(3)), store)
+
+    assert few.peak <= 2 + 3 + 3  # those that have it, those that wait, and those in the window
+    assert [status for _, status in statuses(store)] == ["done"] * 100
+
+
+def test_who_has_a_loan_and_waits_gets_a_slot_before_those_that_wait_for_a_loan(store: Store) -> None:
+    async def evaluate(id: str, thing: int) -> bool:
+        for _ in range(3):
+            await parked(asyncio.sleep(1), "a batch")
+        return True
+
+    names = [str(number) for number in range(20)]
+    run(runnable(evaluate, rows(*names), lenders={"thing": Few(1)}, strategy=SlidingWindow(2)), store)
+
+    assert [status for _, status in statuses(store)] == ["done"] * 20
+
+
+def test_those_that_cannot_be_lent_anything_do_not_keep_others_from_beginning(store: Store) -> None:
+    class Refuses:
+        @asynccontextmanager
+        async def lend(self, context: SampleContext) -> AsyncIterator[int]:
+            await context.parked(asyncio.sleep(1), "database")
+            if context.sample_id:
+                raise ConnectionError("nobody answers")
+            yield 1
+
+    async def evaluate(id: str, thing: int) -> bool:
+        return True
+
+    run(runnable(evaluate, rows(*"abcdef"), lenders={"thing": Refuses()}, strategy=SlidingWindow(2)), store)
+
+    assert [status for _, status in statuses(store)] == ["failed"] * 6

@@ -257,7 +257,7 @@ class SampleRunner:
         try:
             value = None
             try:
-                lent = await loans.take()
+                lent = await _taken(body, loans)
             except BaseException as not_lent:
                 if not isinstance(not_lent, LenderError) and not is_skip(not_lent):
                     raise
@@ -372,6 +372,14 @@ class SampleRunner:
         self.left_behind += 1
         if self.left_behind == 1:
             self.tell(f"{context.evaluation}, sample {context.sample_id!r}: {text}")
+
+
+async def _taken(body: Body, loans: Loans) -> dict[str, Any]:
+    body.takes_loans = True
+    try:
+        return await loans.take()
+    finally:
+        body.takes_loans = False
 
 
 def _forget_cancellation() -> None:

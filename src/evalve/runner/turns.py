@@ -41,6 +41,7 @@ class Body:
         "expect_end",
         "has_begun",
         "has_slot",
+        "takes_loans",
         "task",
         "turn_over",
         "waits_for_others",
@@ -50,6 +51,8 @@ class Body:
         self.attempt = attempt
         self.has_begun = False
         self.has_slot = True
+        self.takes_loans = False
+        """Whether it has not begun yet, because it is about to be lent what it needs."""
         self.end_waits: Callable[[], None] = nothing
         """Called when the run stops: what the body waits for shall not be waited for any longer."""
         self.waits_for_others: Callable[[], bool] = _never
@@ -76,6 +79,8 @@ class Body:
         if self.has_slot and self.task is not None and not self.task.done():
             self.has_slot = False
             self._turns.parked += 1
+            if self.takes_loans:
+                self._turns.wait_for_loans.add(self)
             self._end_turn(ending)
 
     def slot(self) -> asyncio.Future[None]:
@@ -88,8 +93,7 @@ class Body:
 
     def take_slot(self) -> None:
         if not self.has_slot:
-            self.has_slot = True
-            self._turns.parked -= 1
+            self._has_slot_again()
         asked, self._slots_asked = self._slots_asked, []
         for future in asked:
             _set(future)
@@ -98,9 +102,13 @@ class Body:
         self.waits_for_others = _never
         self.end_waits = nothing  # or a circle of references would be left to the garbage collector
         if not self.has_slot:
-            self.has_slot = True
-            self._turns.parked -= 1
+            self._has_slot_again()
         self._end_turn(ending)
+
+    def _has_slot_again(self) -> None:
+        self.has_slot = True
+        self._turns.parked -= 1
+        self._turns.has_loans(self)
 
     def _end_turn(self, ending: Ending) -> None:
         if self.turn_over is not None and not self.turn_over.done():
@@ -126,6 +134,8 @@ class Turns:
         """
         self.parked = 0
         """Bodies that are without a slot."""
+        self.wait_for_loans: set[Body] = set()
+        """Those of them that wait until something is lent to them."""
         self.error: BaseException | None = None
         self.stopping = False
         self.stop_reason = ""
@@ -227,6 +237,12 @@ class Turns:
         if self._is_over() or self._held_back is not None or (self._cancelled and not self._owed()):
             self._feed_all()
 
+    def has_loans(self, body: Body) -> None:
+        """It does not wait for them any longer, whatever has become of it."""
+        if body in self.wait_for_loans:
+            self.wait_for_loans.discard(body)
+            self._feed(1)  # another one may begin to wait
+
     def queue(self, body: Body) -> None:
         """The body wants another turn."""
         self._ready.append(body)
@@ -266,6 +282,9 @@ class Turns:
         attempt = self._held_back or self._plan.take()
         if attempt is None:
             return None
+        if self._has_enough_waiting(attempt):
+            self._held_back = attempt
+            return None
         if attempt.runs_alone and (self._somebody_works() or self._owed()):  # what is done is saved before
             self._held_back = attempt
             return None
@@ -274,6 +293,14 @@ class Turns:
         self._alone = body if attempt.runs_alone else None
         self._bodies.add(body)
         return body
+
+    def _has_enough_waiting(self, attempt: Attempt) -> bool:
+        """Whether whoever begins now would only be one more to wait until something is lent to it.
+
+        As many may wait as have ever run at once. In a lane it is the next one that makes an end of what the
+        lane has, so it is not kept from beginning.
+        """
+        return attempt.lane is None and len(self.wait_for_loans) >= max(1, self._tally.peak_in_flight)
 
     async def _read(self) -> None:
         try:

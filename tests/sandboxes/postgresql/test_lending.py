@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from bench.sandbox.agents import AGENTS
 
 import evalve
 from evalve.contracts import SampleContext
@@ -25,110 +26,6 @@ Context = Callable[[], SampleContext]
 async def names(connection: Any) -> list[str]:
     cursor = await connection.execute("SELECT name FROM clients ORDER BY name")
     return [name for (name,) in await cursor.fetchall()]
-
-
-# -- what agents do
-
-
-async def commits(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("INSERT INTO clients (name) VALUES ('Initech')")
-
-
-async def truncates(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("TRUNCATE clients, notes RESTART IDENTITY")
-
-
-async def drops_tables(db: Any) -> None:
-    async with db.connect(autocommit=True) as connection:
-        await connection.execute(
-            "DROP TABLE notes; DROP VIEW customers; ALTER TABLE clients ADD COLUMN age int"
-        )
-
-
-async def adds_objects(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("CREATE SCHEMA more; CREATE TABLE more.things (id int)")
-
-
-async def changes_its_role(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("ALTER ROLE current_user SET search_path = nowhere")
-
-
-async def takes_a_number(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("SELECT nextval('notes_id_seq')")
-
-
-async def stores_a_large_object(db: Any) -> None:
-    async with db.connect() as connection:
-        await connection.execute("SELECT lo_from_bytea(0, 'secret')")
-
-
-async def holds_locks(db: Any) -> None:
-    connection = await db.connect()
-    await connection.execute("LOCK TABLE clients IN ACCESS EXCLUSIVE MODE")
-    await connection.execute("UPDATE clients SET stage = 'lead'")
-
-
-async def kills_its_own_backend(db: Any) -> None:
-    connection = await db.connect(autocommit=True)
-    await connection.execute("DELETE FROM notes")
-    with pytest.raises(psycopg.OperationalError):
-        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-
-
-async def commits_between_calls(db: Any) -> None:
-    async with db.savepoint() as connection:
-        await connection.execute("INSERT INTO clients (name) VALUES ('Initech')")
-        await connection.execute("COMMIT")
-    async with db.savepoint() as connection:
-        await connection.execute("INSERT INTO clients (name) VALUES ('Hooli')")
-
-
-async def commits_and_hides_it(db: Any) -> None:
-    async with db.savepoint() as connection:
-        await connection.execute("DELETE FROM notes; COMMIT; BEGIN; SAVEPOINT evalve_call")
-
-
-async def ends_its_session(db: Any) -> None:
-    with pytest.raises(psycopg.OperationalError):
-        async with db.savepoint() as connection:
-            await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-
-
-WRITERS = [
-    commits,
-    truncates,
-    drops_tables,
-    adds_objects,
-    changes_its_role,
-    takes_a_number,
-    stores_a_large_object,
-    kills_its_own_backend,
-    commits_between_calls,
-    commits_and_hides_it,
-    ends_its_session,
-]
-
-
-@pytest.mark.parametrize("agent", WRITERS)
-async def test_whatever_an_agent_does_the_next_sample_begins_with_the_same_state(
-    agent: Callable[[Any], Any], lending: Lending, context: Context
-) -> None:
-    lender = lending(size=1)
-    async with lender.lend(context()) as db:
-        before = await db.fingerprint()
-        first = db.name
-        await agent(db)
-
-    async with lender.lend(context()) as db:
-        assert db.name != first
-        assert await db.fingerprint() == before
-        async with db.savepoint() as connection:
-            assert await names(connection) == ["Acme", "Globex"]
 
 
 async def test_calls_in_savepoints_are_rolled_back_and_the_database_is_used_again(
@@ -232,13 +129,28 @@ async def test_a_reader_with_the_address_hands_the_database_back_and_its_passwor
             psycopg.connect(dsn)
 
 
+async def test_where_agents_change_something_each_time_databases_are_looked_at_now_and_then(
+    lending: Lending, context: Context
+) -> None:
+    lender = lending(size=1)
+    names = []
+    for number in range(10):
+        async with lender.lend(context()) as db, db.connect() as connection:
+            names.append(db.name)
+            if number < 4:
+                await connection.execute("INSERT INTO clients (name) VALUES ('Initech')")
+    four_changed, not_looked_at, handed_back = names[:4], names[4:9], names[8:]
+    assert len({*four_changed, *not_looked_at}) == 9
+    assert len(set(handed_back)) == 1
+
+
 async def test_locks_and_changes_that_an_agent_has_left_open_end_with_its_sample(
     lending: Lending, context: Context
 ) -> None:
     lender = lending(size=1)
     async with lender.lend(context()) as db:
         first = db.name
-        await holds_locks(db)
+        await AGENTS["holds locks"](db)
     async with lender.lend(context()) as db:
         assert db.name == first
         async with db.savepoint() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -93,6 +94,21 @@ async def test_connections_are_named_by_run_and_sample(
     async with lending().lend(told) as db, db.connect():
         [(name,)] = admin.ask("SELECT application_name FROM pg_stat_activity WHERE datname = %s", db.name)
     assert name == f"evalve {tenancy_at(None).run} {told.sample_id}"
+
+
+async def test_the_connection_that_serves_the_next_sample_has_its_name(
+    lending: Lending, context: Context
+) -> None:
+    lender = lending(size=1)
+    told: list[Any] = []
+    samples = [context(), context()]
+    for sample in samples:
+        async with lender.lend(sample) as db, db.savepoint() as connection:
+            cursor = await connection.execute("SELECT current_setting('application_name'), pg_backend_pid()")
+            told.append(await cursor.fetchone())
+    (first, process), (second, same) = told
+    assert process == same
+    assert [first, second] == [f"evalve {tenancy_at(None).run} {one.sample_id}" for one in samples]
 
 
 async def test_too_few_connections_are_told_before_anything_runs(

@@ -8,7 +8,7 @@ be read of what is in them. Even a table that was emptied and filled again with 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from evalve.sandboxes.postgresql.steps import Steps, quoted
 
@@ -34,22 +34,47 @@ _CATALOGS = {
     "pg_type": "oid >= 16384",
     "pg_largeobject_metadata": "true",
 }
+_RARELY_ALTERED = (
+    *("pg_cast", "pg_collation", "pg_conversion", "pg_extension", "pg_foreign_server", "pg_operator"),
+    *("pg_publication", "pg_statistic_ext", "pg_ts_config", "pg_ts_dict"),
+)
+"""Objects that can be renamed, or that depend on nothing: only these catalogs tell. Whoever cannot commit
+cannot change them, so they are not read after a rollback."""
+_OTHER_OBJECTS = "other objects"
+_INDEXES = ("pg_catalog.pg_index", "indexrelid >= 16384")
+_LARGE_OBJECTS = ("pg_catalog.pg_largeobject_metadata", "true")
 _TABLES = """
-    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c
+    SELECT format('%I.%I', n.nspname, c.relname), c.relkind = 'S' FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY 1"""
-_SEQUENCES = """
-    SELECT format('%I.%I', schemaname, sequencename),
-        coalesce(last_value || ', true', start_value || ', false')
-    FROM pg_catalog.pg_sequences ORDER BY 1"""
-"""Last number and whether it was taken, as `setval` takes them."""
+    WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY 1"""
 
 
 def checksum() -> Steps[dict[str, str]]:
     """Of the database that is asked."""
-    names = [name for (name,) in (yield _TABLES)]
-    parts = yield from _versions_of(names)
-    return parts | {f"sequence {name}": value for name, value in (yield _SEQUENCES)}
+    found = yield _TABLES
+    parts = yield from _versions_of([name for name, is_sequence in found if not is_sequence])
+    rare = [_LARGE_OBJECTS, _INDEXES, *((f"pg_catalog.{name}", "oid >= 16384") for name in _RARELY_ALTERED)]
+    rows = yield " UNION ALL ".join(_versions(*one) for one in enumerate(rare))
+    versions = [told for _, told in sorted(rows)]
+    if versions[0] != "0 0":  # what is in them, which only superusers may read
+        versions += [told for _, told in (yield _versions(0, ("pg_catalog.pg_largeobject", "true")))]
+    parts[_OTHER_OBJECTS] = _digest(versions)
+    numbers = yield from numbers_of([name for name, is_sequence in found if is_sequence])
+    return parts | {f"sequence {name}": value for name, value in numbers.items()}
+
+
+def numbers_of(sequences: list[str]) -> Steps[dict[str, str]]:
+    """Last number of each and whether it was taken, as `setval` takes them.
+
+    The view `pg_sequences` does not tell a number that was set but not taken.
+    """
+    asked = [
+        f"SELECT {quoted(name)}, last_value || ', ' || CASE WHEN is_called THEN 'true' ELSE 'false' END"
+        f" FROM {name}"
+        for name in sequences
+    ]
+    rows = (yield " UNION ALL ".join(asked)) if asked else []
+    return dict(sorted((str(name), str(value)) for name, value in rows))
 
 
 def reset_and_check(expected: Parts) -> Steps[list[str]]:
@@ -60,7 +85,8 @@ def reset_and_check(expected: Parts) -> Steps[list[str]]:
     ]
     names = [name.removeprefix("table ") for name in expected if name.startswith("table ")]
     found = yield from _versions_of(names, before=f"SELECT {', '.join(numbers)}; " if numbers else "")
-    return differences(expected, found | sequences)
+    not_read = {_OTHER_OBJECTS: expected[_OTHER_OBJECTS]}
+    return differences(expected, found | sequences | not_read)
 
 
 def _versions_of(tables: list[str], before: str = "") -> Steps[dict[str, str]]:
@@ -72,16 +98,14 @@ def _versions_of(tables: list[str], before: str = "") -> Steps[dict[str, str]]:
     )
     told = [versions for _, versions in sorted(rows)]
     of_catalogs, of_tables = told[: len(catalogs)], told[len(catalogs) :]
-    parts = {"objects": hashlib.blake2b(" ".join(of_catalogs).encode(), digest_size=16).hexdigest()}
+    parts = {"objects": _digest(of_catalogs)}
     parts |= {f"table {name}": versions for name, versions in zip(tables, of_tables, strict=True)}
-    if of_catalogs[-1] != "0 0":
-        [(_, parts["large objects"])] = yield _versions(0, ("pg_catalog.pg_largeobject", "true"))
     return parts
 
 
 def differences(expected: Parts, found: Parts) -> list[str]:
     """In words, for people."""
-    if expected["objects"] != found["objects"]:
+    if any(expected[part] != found[part] for part in ("objects", _OTHER_OBJECTS)):
         return ["tables, functions or other objects differ"]
     told = []
     for part in sorted(expected.keys() | found.keys()):
@@ -101,3 +125,7 @@ def _versions(number: int, which: tuple[str, str]) -> str:
         f"SELECT {number}, count(*) || ' ' || coalesce(sum(hashtidextended(ctid, xmin::text::bigint)), 0)"
         f" FROM ONLY {table} WHERE {condition}"
     )
+
+
+def _digest(versions: Iterable[str]) -> str:
+    return hashlib.blake2b(" ".join(versions).encode(), digest_size=16).hexdigest()

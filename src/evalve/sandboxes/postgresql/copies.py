@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 from contextlib import suppress
@@ -14,16 +15,21 @@ import psycopg
 
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum, differences
+from evalve.sandboxes.postgresql.dropping import drop_all
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.sessions import KeptConnection, abandon
 from evalve.sandboxes.postgresql.steps import drive, ending_connections_of
 from evalve.sandboxes.postgresql.templates import Template
-from evalve.sandboxes.postgresql.tenancy import Tenancy, drop_all
+from evalve.sandboxes.postgresql.tenancy import LOOKERS, MAKERS, Tenancy
+
+_LOG = logging.getLogger(__name__)
 
 PASSWORDS_BEGIN = "pgpw_"
 """How traces know a password that a program has printed (`secrecy`)."""
 _ELSEWHERE = "evalve-its-own-database-only"
 """A library that is not there: a role that must load it cannot connect."""
+_PREPARED = "SELECT 1 FROM pg_prepared_xacts WHERE database = %s"
+_CONNECTED = "SELECT 1 FROM pg_stat_activity WHERE usename = %s"
 _ITERATIONS = 4096
 """Of SCRAM; some clients refuse fewer."""
 
@@ -86,23 +92,40 @@ def wrong_with(tenancy: Tenancy, copy: Copy) -> list[str]:
         return differences(copy.parts, drive(connection, checksum()))
 
 
-def disconnect_all(tenancy: Tenancy, copy: Copy) -> None:
-    with tenancy.admin() as admin:
-        drive(admin, ending_connections_of(copy.name))
+def is_shut_and_unchanged(tenancy: Tenancy, copy: Copy) -> bool:
+    """Whether nobody who had it is in it any more, nor can be, and nothing in it has changed.
 
-
-def renew_password(tenancy: Tenancy, copy: Copy) -> None:
-    """Whoever had the database before does not get in any more."""
+    The password is renewed first: an agent's program that is still there may connect again and again.
+    """
     copy.password = new_password()
     with tenancy.admin() as admin:
         run(admin, f"ALTER ROLE \"{copy.name}\" PASSWORD '{_verifier(copy.password)}'")
+        drive(admin, ending_connections_of(copy.name))
+        if run(admin, _PREPARED, (copy.name,)).fetchone():
+            return False  # it holds locks, without a connection
+    if wrong_with(tenancy, copy):
+        return False
+    with tenancy.admin() as admin:  # some may have been about to get in while the password was renewed
+        return not run(admin, _CONNECTED, (copy.name,)).fetchone()
+
+
+def shut(tenancy: Tenancy, copy: Copy) -> None:
+    """Nobody gets in any more, and whoever is in it is sent away, without waiting for that."""
+    with tenancy.admin() as admin:
+        run(admin, f'ALTER ROLE "{copy.name}" NOLOGIN')
+        run(admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (copy.name,))
 
 
 def drop_copy(tenancy: Tenancy, copy: Copy) -> None:
+    disconnect(copy)
+    _drop(tenancy, copy.name)
+
+
+def disconnect(copy: Copy) -> None:
+    """Evalve itself."""
     if copy.kept is not None:
         abandon(copy.kept)
         copy.kept = None
-    _drop(tenancy, copy.name)
 
 
 def _drop(tenancy: Tenancy, name: str) -> None:
@@ -116,18 +139,25 @@ def drop_quietly(tenancy: Tenancy, name: str) -> None:
         _drop(tenancy, name)
 
 
-def reachable_elsewhere(tenancy: Tenancy, copy: Copy) -> list[str]:
-    """Databases beside its own that its role may connect to: where only a superuser could prevent it."""
+def say_what_is_open(tenancy: Tenancy, copy: Copy) -> None:
+    """Databases beside its own that its role may connect to: only a superuser can prevent it."""
     if tenancy.is_superuser:
-        return []
+        return
     with tenancy.admin() as admin:
         rows = run(
             admin,
             "SELECT datname FROM pg_database WHERE datallowconn AND datname <> %s"
             " AND has_database_privilege(%s, oid, 'CONNECT') ORDER BY 1",
             (copy.name, copy.name),
+        ).fetchall()
+    if names := ", ".join(name for (name,) in rows):
+        _LOG.warning(
+            "whoever is lent a database at %s may connect to %s too, as everybody may; to prevent it: "
+            "REVOKE CONNECT ON DATABASE %s FROM PUBLIC, or name a superuser in url=",
+            tenancy.server.shown,
+            names,
+            names,
         )
-        return [name for (name,) in rows]
 
 
 def new_password() -> str:
@@ -144,7 +174,8 @@ def _wall_statements(name: str, walls: Walls, tenancy: Tenancy) -> list[str]:
         f'ALTER DATABASE "{name}" SET lock_timeout = {_ms(walls.lock_timeout_s)}',
         f'ALTER DATABASE "{name}" SET idle_in_transaction_session_timeout = '
         f"{_ms(walls.idle_in_transaction_timeout_s)}",
-        f'ALTER DATABASE "{name}" CONNECTION LIMIT {walls.connections}',
+        # the role has its own limit; who is not a superuser needs some to look into the database
+        f'ALTER DATABASE "{name}" CONNECTION LIMIT {walls.connections + MAKERS + LOOKERS}',
     ]
     if tenancy.is_superuser:  # a wall that needs no change to anybody else's database
         statements += [

@@ -9,9 +9,15 @@ from typing import Any
 import psycopg
 
 from evalve.errors import LenderError
-from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint
+from evalve.sandboxes.postgresql.fingerprints import Fingerprint, fingerprint, fingerprint_as
 from evalve.sandboxes.postgresql.sessions import OwnAsync, Savepoint, Session
-from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, ending_connections_of
+from evalve.sandboxes.postgresql.steps import (
+    Steps,
+    drive,
+    drive_async,
+    ending_connections_of,
+    rolling_back_prepared,
+)
 from evalve.secrecy import without_credentials
 
 
@@ -54,7 +60,7 @@ class Database:
     @property
     def dsn(self) -> str:
         """`postgresql://role:password@host:port/database?…`, for programs in any language."""
-        self.is_held = True
+        self._hold()
         return self._dsn
 
     def connect(self, **options: Any) -> Any:
@@ -62,7 +68,7 @@ class Database:
 
         `options` are those of `psycopg.connect`, as in `autocommit=True`.
         """
-        self.is_held = True
+        self._hold()
         if _is_loop_running():
             return _Opening(self._dsn, options, self._opened)
         connection = psycopg.connect(self._dsn, **options)
@@ -144,6 +150,10 @@ class Database:
         with self._look() as connection:
             drive(connection, _answering())
 
+    def _hold(self) -> None:
+        self.is_held = True
+        self._session.abandon_kept()  # so that whoever has the address has all connections
+
     def _reading(self) -> Steps[Fingerprint]:
         return fingerprint(self._volatile)
 
@@ -170,10 +180,12 @@ class Database:
         if self._look is not None:
             with self._look() as connection:
                 try:
-                    return drive(connection, self._reading())
+                    return drive(connection, fingerprint_as(self.name, self._volatile))
                 except psycopg.errors.LockNotAvailable:
+                    connection.rollback()
                     drive(connection, ending_connections_of(self.name))
-                    return drive(connection, self._reading())
+                    drive(connection, rolling_back_prepared())
+                    return drive(connection, fingerprint_as(self.name, self._volatile))
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             return drive(connection, self._reading())
 

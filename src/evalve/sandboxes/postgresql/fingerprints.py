@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from evalve.sandboxes.postgresql.checksums import numbers_of
 from evalve.sandboxes.postgresql.differing import Label, Row, Words, differing
-from evalve.sandboxes.postgresql.steps import Steps
+from evalve.sandboxes.postgresql.steps import Steps, quoted
 
 SET = "(set)"
 """What stands for a volatile value."""
+_READ = "pg_temp.evalve_read"
 _ROUNDS = 8
 _VOLATILE_NAME = re.compile(r"(?:^|_)(?:created|updated|modified|changed)(?:_(?:at|on|date|time|ts))?$")
 _VOLATILE_DEFAULT = re.compile(
@@ -40,7 +42,7 @@ _COLUMNS = """
     LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't' AND c.oid >= 16384
     ORDER BY 1, a.attnum"""
-_SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), last_value FROM pg_sequences ORDER BY 1"
+_SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename) FROM pg_sequences ORDER BY 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Fingerprint:
     """Of the rows and columns alone: a call that was undone has used up numbers of a sequence."""
     tables: Mapping[str, Sequence[Row]] = field(repr=False, compare=False)
     """By name; `public.` is left out."""
-    sequences: Mapping[str, int | None] = field(repr=False, compare=False)
+    sequences: Mapping[str, str] = field(repr=False, compare=False)
+    """The last number of each, and whether it was taken: `7, true`."""
 
     def __str__(self) -> str:
         return self.digest
@@ -88,14 +91,32 @@ class Fingerprint:
         return differing(expected, self.tables, is_whole=False)
 
 
-def fingerprint(volatile: Sequence[str] = ()) -> Steps[Fingerprint]:
+def fingerprint_as(role: str, volatile: Sequence[str] = ()) -> Steps[Fingerprint]:
+    """Read it as an administrator who runs nothing with more rights than the role has.
+
+    What a row is as JSON may be told by a cast of the agent's own. In a function that runs with the rights of
+    its owner, nobody can become the administrator again."""
+    yield (
+        f'BEGIN; SET LOCAL row_security = off; SET LOCAL ROLE "{role}"; CREATE FUNCTION {_READ}(asked text)'
+        " RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER"
+        " AS 'BEGIN RETURN QUERY EXECUTE asked; END'; RESET ROLE"
+    )
+    found = yield from fingerprint(volatile, lambda asked: f"SELECT {_READ}({quoted(asked)})")
+    yield "ROLLBACK"
+    return found
+
+
+def fingerprint(
+    volatile: Sequence[str] = (), reading: Callable[[str], str] = lambda asked: asked
+) -> Steps[Fingerprint]:
     """Read it. `volatile` names more columns to mask, as in `seen_on` or `notes.seen_on`."""
     columns = _columns((yield _COLUMNS), volatile)
     rows: dict[str, list[dict[str, Any]]] = {}
     for table in columns:
-        found = yield f"SELECT to_jsonb(t)::text FROM {table} t"
+        found = yield reading(f"SELECT to_jsonb(t)::text FROM {table} t")
         rows[table] = [json.loads(text, parse_float=Decimal) for (text,) in found]
-    sequences = {_short(name): value for name, value in (yield _SEQUENCES)}
+    numbers = yield from numbers_of([name for (name,) in (yield _SEQUENCES)])
+    sequences = {_short(name): value for name, value in numbers.items()}
     tables = _canonical(columns, rows)
     kinds = {table: [(one.name, one.kind) for one in of] for table, of in columns.items()}
     state = _digest([tables, kinds])

@@ -22,7 +22,7 @@ from evalve.sandboxes.postgresql.copies import Copy, Walls
 from evalve.sandboxes.postgresql.database import Database
 from evalve.sandboxes.postgresql.kept import RESETS, Reset, reset_by
 from evalve.sandboxes.postgresql.loan import Loan
-from evalve.sandboxes.postgresql.pool import CopyPool
+from evalve.sandboxes.postgresql.pool import LEAST_SPARE, CopyPool
 from evalve.sandboxes.postgresql.servers import Server, parsed
 from evalve.sandboxes.postgresql.templates import Script, digest_of, read_script
 from evalve.sandboxes.postgresql.tenancy import OWN_CONNECTIONS, Tenancy
@@ -135,7 +135,8 @@ class Postgres:
         """How many databases there may be: all their roles may use all of their connections at once."""
         room = tenancy.room()
         each = self._walls.connections
-        wanted = self._size or min(_MOST, max(2, (at_once or _MOST) + (at_once or _MOST) // 4))
+        at_once = at_once or _MOST
+        wanted = self._size or min(_MOST, at_once + max(LEAST_SPARE, at_once // 4))
         fitting = (room.free - OWN_CONNECTIONS) // each
         if fitting >= wanted or (self._size is None and fitting >= 1):
             return min(wanted, fitting)
@@ -154,20 +155,8 @@ class Postgres:
                 return ""
             pool, self._pool = self._pool, None
         pool.close()
-        pool.tenancy.reserve(-(pool.size * self._walls.connections + OWN_CONNECTIONS))
-        databases, connections = pool.tenancy.left()
-        told = pool.counts
-        resets = (
-            (told.rolled_back, "rolled back"),
-            (told.unchanged + told.unused, "unchanged"),
-            (told.cloned, "dropped and cloned anew"),
-            (told.quarantined, "QUARANTINED"),
-        )
-        said = ", ".join(f"{count} {words}" for count, words in resets if count)
-        return (
-            f"postgres: {databases} databases, {connections} connections left"
-            f" (lent {told.lent}{': ' + said if said else ''})"
-        )
+        left = pool.tenancy.left_in_words(pool.size * self._walls.connections + OWN_CONNECTIONS)
+        return f"postgres: {left} ({pool.counts})"
 
 
 async def _taken(pool: CopyPool, context: SampleContext) -> Copy:

@@ -34,7 +34,7 @@ class Loan:
             name += f" {context.repeat}"
         application = name.encode()[:_NAME_BYTES].decode(errors="ignore")
         dsn = tenancy.server.dsn(copy.name, copy.password, copy.name, application)
-        self._session = Session(dsn, copy.kept)
+        self._session = Session(dsn, copy.kept, application)
         copy.kept = None
         self.database = Database(
             copy.name, dsn, volatile=volatile, session=self._session, look=partial(tenancy.look, copy.name)

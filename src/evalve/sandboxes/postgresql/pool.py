@@ -7,36 +7,30 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Literal
+from contextlib import suppress
+from typing import Any, Literal
 
 import psycopg
 
 from evalve.errors import EvalveError, LenderError
 from evalve.sandboxes.postgresql import copies
 from evalve.sandboxes.postgresql.copies import Copy, Walls
+from evalve.sandboxes.postgresql.counts import Counts
+from evalve.sandboxes.postgresql.servers import Absence, ServerAway
 from evalve.sandboxes.postgresql.templates import Script, Template, built_template
-from evalve.sandboxes.postgresql.tenancy import Tenancy
+from evalve.sandboxes.postgresql.tenancy import MAKERS, Tenancy
 
 _LOG = logging.getLogger(__name__)
 
 Returned = Literal["clean", "held", "dirty"]
 """In what state a copy comes back: proven to be as it was; used by somebody who could write; or changed."""
 _CLOSED = "the run is over, and its databases are dropped"
-_SPARE_OF = 4
-"""One copy is kept ready ahead for this many that are lent."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What has become of copies."""
-
-    lent: int = 0
-    rolled_back: int = 0
-    unused: int = 0
-    unchanged: int = 0
-    cloned: int = 0
-    quarantined: int = 0
+_SPARE_OF, LEAST_SPARE = 4, MAKERS
+"""One copy is kept ready ahead for this many that are lent, and as many as are made at once."""
+_MOST_LEAVING = 2 * MAKERS
+"""How many copies there may be beside those that are in use, until they are dropped."""
+_LOOKS, _LOOKS_AGAIN = 4, 8
+"""Whether a copy was changed is looked at until that has been so each time; then now and again."""
 
 
 class CopyPool:
@@ -56,8 +50,15 @@ class CopyPool:
         self._lent: dict[str, Copy] = {}
         self._in_work = 0
         """Copies that are being made, reset or dropped."""
+        self._to_make = 0
+        self._to_drop: deque[Copy] = deque()
+        self._leaving = 0
+        """How many of them nobody will be lent any more."""
+        self._changed_in_a_row = 0
+        """Of those that were held, the last so many."""
         self._no_work = threading.Condition(self._lock)
         self._is_closed = False
+        self._absence = Absence()
         self._has_said = False
 
     def template(self) -> Template:
@@ -97,6 +98,7 @@ class CopyPool:
                 if copy.generation == self.tenancy.generation:
                     self._lend(copy, asked)
                     break
+                copies.disconnect(copy)
                 self.tenancy.in_use.discard(copy.name)  # gone with the server
             else:
                 self._waiting.append(asked)
@@ -104,16 +106,22 @@ class CopyPool:
         return asked
 
     def give_back(self, copy: Copy, state: Returned) -> None:
-        work: Callable[[Copy], None] | None = {"held": self._restore, "dirty": self._replace}.get(state)
         with self._lock:
             if self._lent.pop(copy.name, None) is None:
                 return  # it was dropped when the pool was closed
+            if state == "held" and not self._is_worth_a_look():
+                state = "dirty"
+                self._changed_in_a_row += 1
             self.counts.cloned += state == "dirty"
-            if work is None and copy.generation == self.tenancy.generation and not self._is_closed:
+            if state == "clean" and copy.generation == self.tenancy.generation and not self._is_closed:
                 self._offer(copy)
                 return
             self._in_work += 1
-        self._submit(work or self._replace, copy)
+        self._submit(self._restore if state == "held" else self._replace, copy)
+
+    def _is_worth_a_look(self) -> bool:
+        """Agents that have changed something each time will mostly do so again."""
+        return self._changed_in_a_row < _LOOKS or self._changed_in_a_row % _LOOKS_AGAIN == 0
 
     def count(self, how: str) -> None:
         with self._lock:
@@ -135,6 +143,7 @@ class CopyPool:
             self._lent.clear()
             waiting, self._waiting = list(self._waiting), deque()
             self._in_work += len(ready)
+            self._no_work.notify_all()
         for asked in waiting:
             _fail(asked, LenderError(_CLOSED))
         for copy in ready:
@@ -162,17 +171,24 @@ class CopyPool:
         if self._is_closed:
             return
         asked = len(self._lent) + len(self._waiting)
-        wanted = min(self.size, asked + max(1, asked // _SPARE_OF))
-        there = len(self._lent) + len(self._ready) + self._in_work
+        wanted = min(self.size, asked + max(LEAST_SPARE, asked // _SPARE_OF))
+        # a new copy is made before an old one is dropped: nobody waits for that
+        there = len(self._lent) + len(self._ready) + self._in_work - min(self._leaving, _MOST_LEAVING)
         for _ in range(wanted - there):
             self._in_work += 1
-            self._submit(self._make, None)
+            self._to_make += 1
+            self._submit()
 
     # -- in the makers' threads
 
-    def _submit(self, work: Callable[[Copy], None] | Callable[[None], None], copy: Copy | None) -> None:
+    def _submit(self, work: Callable[[Copy], None] | None = None, copy: Copy | None = None) -> None:
+        """Without `work`, whatever is most urgent then."""
+
         def done() -> None:
+            nonlocal work, copy
             generation = self.tenancy.generation
+            if work is None:
+                work, copy = self._most_urgent()
             try:
                 work(copy)  # type: ignore[arg-type]
             except Exception as error:  # the boundary of a maker: whoever waits for a copy is told
@@ -182,6 +198,13 @@ class CopyPool:
             self.tenancy.makers.submit(done)
         except RuntimeError:  # the process ends
             self._work_ends()
+
+    def _most_urgent(self) -> tuple[Any, Copy | None]:
+        with self._lock:
+            if not self._to_make:
+                return self._drop_left, self._to_drop.popleft()
+            self._to_make -= 1
+            return self._make, None
 
     def _make(self, _: None) -> None:
         template = self.template()
@@ -202,40 +225,50 @@ class CopyPool:
                 raise LenderError(
                     f"a fresh copy is not what its template {template.name} is: {', '.join(wrong)}"
                 )
-        self._say_what_is_open(copy)
+        if not self._has_said:
+            self._has_said = True
+            copies.say_what_is_open(self.tenancy, copy)
+        self._absence = Absence()
         self._work_ends(copy)
-
-    def _say_what_is_open(self, copy: Copy) -> None:
-        """Once: of walls that only a superuser can build."""
-        if self._has_said:
-            return
-        self._has_said = True
-        if open_ones := copies.reachable_elsewhere(self.tenancy, copy):
-            names = ", ".join(open_ones)
-            _LOG.warning(
-                "whoever is lent a database at %s may connect to %s too, as everybody may; to prevent it: "
-                "REVOKE CONNECT ON DATABASE %s FROM PUBLIC, or name a superuser in url=",
-                self.tenancy.server.shown,
-                names,
-                names,
-            )
 
     def _restore(self, copy: Copy) -> None:
         """Of a copy that somebody held: the same again where it is proven that nothing changed."""
-        copies.disconnect_all(self.tenancy, copy)
-        if copy.generation != self.tenancy.generation or copies.wrong_with(self.tenancy, copy):
-            self.counts.cloned += 1
+        try:
+            is_same = copy.generation == self.tenancy.generation and copies.is_shut_and_unchanged(
+                self.tenancy, copy
+            )
+        except psycopg.Error:  # whatever an agent did that it cannot be read
+            is_same = False
+        with self._lock:
+            self._changed_in_a_row = 0 if is_same else self._changed_in_a_row + 1
+            self.counts.unchanged += is_same
+            self.counts.cloned += not is_same
+        if is_same:
+            self._work_ends(copy)
+        else:
             self._replace(copy)
-            return
-        copies.renew_password(self.tenancy, copy)
-        self.counts.unchanged += 1
-        self._work_ends(copy)
 
     def _replace(self, copy: Copy) -> None:
-        self._drop(copy)
+        """Another one is made for it; then it is dropped."""
+        if copy.generation == self.tenancy.generation:
+            with suppress(psycopg.Error, LenderError):  # it is dropped all the same
+                copies.shut(self.tenancy, copy)
+        with self._lock:
+            self._leaving += 1
+            self._to_drop.append(copy)
+            self._refill()
+            self._submit()
+
+    def _drop_left(self, copy: Copy) -> None:
+        try:
+            self._drop(copy)
+        finally:
+            with self._lock:
+                self._leaving -= 1
         self._work_ends()
 
     def _drop(self, copy: Copy) -> None:
+        copies.disconnect(copy)
         if copy.generation == self.tenancy.generation:
             copies.drop_copy(self.tenancy, copy)
         self.tenancy.in_use.discard(copy.name)
@@ -255,6 +288,9 @@ class CopyPool:
     def _work_failed(self, copy: Copy | None, error: Exception, generation: int) -> None:
         """Where the server was lost since then, it is tried again."""
         is_lost = isinstance(error, psycopg.Error | LenderError) and self.tenancy.is_lost(generation)
+        if isinstance(error, ServerAway):
+            with self._lock:
+                is_lost = self._absence.may_end(self._no_work, lambda: self._is_closed)
         if copy is not None and not is_lost:
             _LOG.warning("database %s could not be reset or dropped: %s", copy.name, _brief(error))
         if copy is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -17,8 +19,30 @@ from evalve.secrecy import discreet, secret, without_credentials
 Connection = psycopg.Connection[Any]
 
 CONNECTS_WITHIN_S = 10
+_COMES_BACK_WITHIN_S, _ASKS_AGAIN_AFTER_S = 60.0, 0.5
 _OURS = frozenset({"user", "password", "dbname", "passfile", "service", "application_name", "options"})
 """What of a person's address is about the person, and not about the server."""
+
+
+class ServerAway(LenderError):
+    """Nobody answers at its address."""
+
+
+class Absence:
+    """Of a server that was there: whoever administrates it restarts it within a while, and tells nobody."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def may_end(self, ended: threading.Condition, is_ended: Callable[[], bool]) -> bool:
+        """After a pause: whether to try again. The condition's lock is held by whoever asks."""
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._since_s = now_s
+            return True
+        if now_s - self._since_s > _COMES_BACK_WITHIN_S:
+            return False
+        return not ended.wait_for(is_ended, timeout=_ASKS_AGAIN_AFTER_S)
 
 
 class Server:
@@ -45,12 +69,12 @@ class Server:
             return self._connected(there, database, application)
         except psycopg.OperationalError as error:
             if there.embedded is None or there.embedded.lives:
-                raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+                raise ServerAway(f"{self.shown} cannot be reached: {_text(error)}") from error
         self._leave(there.embedded)  # it has died: start another one
         try:
             return self._connected(self._joined(), database, application)
         except psycopg.OperationalError as error:
-            raise LenderError(f"{self.shown} cannot be reached: {_text(error)}") from error
+            raise ServerAway(f"{self.shown} cannot be reached: {_text(error)}") from error
 
     def dsn(self, role: str, password: str, database: str, application: str) -> str:
         """An address for whoever may use the database, in any language."""
@@ -112,6 +136,14 @@ def parsed(url: str) -> dict[str, Any]:
             f"postgresql://user:password@host:5432/postgres: {without_credentials(str(error)).strip()}"
         ) from None
     return {name: secret(value) if name == "password" else value for name, value in found.items()}
+
+
+def beside(connection: Connection, database: str) -> Connection:
+    """Another connection of the same user, to another database."""
+    address: dict[str, Any] = {**connection.info.get_parameters(), "dbname": database}
+    return psycopg.connect(
+        **address, password=connection.info.password, autocommit=True, prepare_threshold=None
+    )
 
 
 def run(connection: Connection, statement: str, parameters: Any = None) -> psycopg.Cursor[Any]:

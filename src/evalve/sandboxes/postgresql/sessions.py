@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 
 from evalve.errors import LenderError
 from evalve.sandboxes.postgresql.checksums import Parts, reset_and_check
-from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async
+from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, quoted
 
 T = TypeVar("T")
 
@@ -81,8 +81,9 @@ class KeptConnection(NamedTuple):
 class Session:
     """One transaction of one attempt, on a connection that may serve the next attempt too."""
 
-    def __init__(self, dsn: str, kept: KeptConnection | None = None) -> None:
+    def __init__(self, dsn: str, kept: KeptConnection | None = None, application: str | None = None) -> None:
         self._dsn = dsn
+        self._application = application
         self._mark = os.urandom(8).hex()
         self._kept = kept
         self.connection: Own | OwnAsync | None = None
@@ -102,13 +103,16 @@ class Session:
             return self._kept
         mine = KeptConnection(self.connection, self._loop)
         if _is_as_opened(self.connection):
+            # what tools have registered; psycopg makes another one when it is needed
+            setattr(self.connection, "_adapters", None)  # noqa: B010 (it is psycopg's own)
             return mine
         abandon(mine)
         return None
 
     def abandon_kept(self) -> None:
-        if self._kept is not None:
-            abandon(self._kept)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            abandon(kept)
 
     def _take_kept(self, loop: asyncio.AbstractEventLoop | None) -> Own | OwnAsync | None:
         kept, self._kept, self._loop = self._kept, None, loop
@@ -187,7 +191,10 @@ class Session:
         assert self.connection is not None
         if not self.is_open or self._status() is TransactionStatus.IDLE:
             # it stands idle through every call to a model, however long limits hold that back
-            yield f"BEGIN; SET LOCAL {_MARK} = '{self._mark}'; SET LOCAL {_IDLE} = 0"
+            begin = f"BEGIN; SET LOCAL {_MARK} = '{self._mark}'; SET LOCAL {_IDLE} = 0"
+            if self._application is not None:  # the connection may have been another sample's
+                begin += f"; SET LOCAL application_name = {quoted(self._application)}"
+            yield begin
             self.is_open = True
         yield f"SAVEPOINT {_SAVEPOINT}"
         self.connection.is_lent = True
@@ -263,7 +270,6 @@ def _is_as_opened(connection: Own | OwnAsync) -> bool:
         connection.row_factory is tuple_row
         and connection.cursor_factory in (psycopg.Cursor, psycopg.AsyncCursor)
         and connection.prepare_threshold is None
-        and getattr(connection, "_adapters", None) is None
         and not getattr(connection, "_notice_handlers", ())
         and not getattr(connection, "_notify_handlers", ())
     )

@@ -47,11 +47,30 @@ async def drive_async(connection: psycopg.AsyncConnection[Any], steps: Steps[T])
 
 
 def ending_connections_of(role: str) -> Steps[None]:
-    """Of all, and return when they have ended."""
-    yield (
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-        f" WHERE usename = {quoted(role)} AND pid <> pg_backend_pid()"
-    )
+    """Of all, and return when they have ended. (`pg_terminate_backend` itself looks every 100 ms only.)"""
+    yield f"""
+        DO $evalve$
+        DECLARE
+            ending int[] := ARRAY(
+                SELECT pid FROM pg_stat_activity WHERE usename = {quoted(role)} AND pid <> pg_backend_pid());
+        BEGIN
+            PERFORM pg_terminate_backend(pid) FROM unnest(ending) pid;
+            FOR times IN 1..2500 LOOP
+                PERFORM pg_stat_clear_snapshot();
+                EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ANY (ending));
+                PERFORM pg_sleep(0.002);
+            END LOOP;
+        END
+        $evalve$"""
+
+
+def rolling_back_prepared() -> Steps[None]:
+    """Transactions of the database that is asked, which only who has prepared them may end."""
+    prepared = yield "SELECT gid, owner FROM pg_prepared_xacts WHERE database = current_database()"
+    for gid, owner in prepared:
+        yield f'SET ROLE "{owner}"'
+        yield f"ROLLBACK PREPARED {quoted(gid)}"
+        yield "RESET ROLE"
 
 
 def quoted(text: str) -> str:

@@ -13,11 +13,12 @@ import psycopg
 
 from evalve.errors import DeclarationError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum
+from evalve.sandboxes.postgresql.dropping import drop_all
 from evalve.sandboxes.postgresql.servers import Connection, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
-from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, drop_all, signed
+from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, signed
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Another number where templates are built in another way."""
 _COPY = re.compile(r"^\s*COPY\s.+\sFROM\s+STDIN\b", re.IGNORECASE | re.MULTILINE)
 _FOR_PSQL = re.compile(r"^\\(?!restrict|unrestrict).*$", re.MULTILINE)
@@ -159,6 +160,8 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
             parts = drive(building, checksum())
         finally:
             building.close()
+        # who connects first writes down what PostgreSQL knows of its catalogs: copies have that with them
+        tenancy.server.connect(name, application=f"evalve {tenancy.run}").close()
     except BaseException:
         drop_all(keeper, [name])
         raise

@@ -20,6 +20,7 @@ import psycopg
 from evalve.clock import utc_text
 from evalve.errors import LenderError, OptionError
 from evalve.processes import here, host_of
+from evalve.sandboxes.postgresql.dropping import drop_all
 from evalve.sandboxes.postgresql.room import OURS, Room, room_on
 from evalve.sandboxes.postgresql.servers import Connection, Server, closed, one, run
 
@@ -35,6 +36,7 @@ OWN_CONNECTIONS = 1 + 2 * MAKERS + LOOKERS
 """The one that holds the locks; and two for each maker, one to administrate, one to look into a database."""
 SUPPORTED_FROM = 14
 """The first version that waits for connections which it ends."""
+_LOOK_MS = 120_000
 _LOCK_MS = 1000
 """How long whoever looks into a database waits for an agent that has locked a table."""
 
@@ -139,8 +141,9 @@ class Tenancy:
 
     @contextmanager
     def look(self, database: str) -> Iterator[Connection]:
-        """The same for whoever reads a fingerprint; others wait."""
+        """The same for whoever reads a fingerprint; others wait. An agent's functions may take part in it."""
         with self._looking, self.inside(database) as connection:
+            run(connection, f"SET statement_timeout = {_LOOK_MS}")
             yield connection
 
     # -- whether the server is still the one that it was
@@ -186,8 +189,17 @@ class Tenancy:
 
     # -- what is left
 
-    def left(self) -> tuple[int, int]:
+    def left_in_words(self, unreserved: int) -> str:
         """Databases of this run that nobody uses now, and connections to them: what the server says."""
+        self.is_lost(self.generation)  # then it is connected to anew
+        try:
+            self.reserve(-unreserved)
+            databases, connections = self._left()
+            return f"{databases} databases, {connections} connections left"
+        except (psycopg.Error, LenderError) as error:
+            return f"nobody knows what is left: {_brief(error)}; the next run drops it"
+
+    def _left(self) -> tuple[int, int]:
         keeper, ours, used = self.keeper, f"evalve_{self.run}_%", list(self.in_use)
         counted = "SELECT count(*) FROM {view} WHERE {column} LIKE %s AND NOT {column} = ANY (%s)"
         (databases,) = one(keeper, counted.format(view="pg_database", column="datname"), (ours, used))
@@ -242,20 +254,6 @@ class Tenancy:
                 (kind, int(which, 16)),
             )[0]
         )
-
-
-def drop_all(connection: Connection, names: list[str]) -> None:
-    """Databases and the roles of the same names, whoever is connected."""
-    for name in names:
-        (is_template,) = one(
-            connection,
-            "SELECT coalesce(bool_or(datistemplate), false) FROM pg_database WHERE datname = %s",
-            (name,),
-        )
-        if is_template:
-            run(connection, f'ALTER DATABASE "{name}" IS_TEMPLATE false')
-        run(connection, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        run(connection, f'DROP ROLE IF EXISTS "{name}"')
 
 
 def signed(hex8: str) -> int:

@@ -1,0 +1,1 @@
+"""The PostgreSQL sandbox: agents that misbehave in it, and what it costs."""
