@@ -144,7 +144,7 @@ async def test_a_sample_is_the_whole_row_named_by_its_conversation(folder: Path)
         (
             "sandbox: postgres\n    tools: crm_tools.py",
             "keep: never",
-            "row 1 of talks.jsonl has `final_expected",
+            "row 1 of talks.jsonl: conversation 't1' has `final_expected_state`, and there is no",
         ),
         ("teacher: large", "teacher: larg", "8: models.atlas: teacher: .*'larg'; did you mean 'large'"),
         ("teacher: large", "teaching: review", "8: models.atlas lacks `teacher:`"),
@@ -208,6 +208,17 @@ def test_what_the_first_row_tells_is_told_before_anything_runs(
     (folder / "talks.jsonl").write_text(json.dumps(talk) + "\n")
     with pytest.raises(OptionError, match=message):
         declared_in(folder)
+
+
+def test_validating_looks_at_every_row(folder: Path) -> None:
+    wrong = [{**TALK, "conversation_id": f"w{n}", "turns": [{"user_utterance": ""}]} for n in range(20)]
+    (folder / "talks.jsonl").write_text("\n".join(map(json.dumps, [TALK, *wrong])))
+    told = [str(one) for one in validated(folder).errors]
+    assert len(told) == 10
+    assert told[0] == (
+        f"{folder}/evalve.yaml:13: row 2 of talks.jsonl: conversation 'w0', turn 1 has no `user_utterance`, "
+        "the text that the user says"
+    )
 
 
 @pytest.mark.parametrize(

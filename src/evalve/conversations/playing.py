@@ -57,12 +57,7 @@ async def play(
 ) -> Played:
     """All turns, also those after one that went wrong; then the state."""
     scoring.check(conversation)
-    if db is None and (conversation.seed or conversation.state is not None):
-        what = "initial_entities" if conversation.seed else "final_expected_state"
-        raise OptionError(
-            f"conversation {conversation.id!r} has `{what}`, and there is no database: say db=, or "
-            "`sandbox: postgres` in an experiment"
-        )
+    check_database(conversation, has_database=db is not None)
     commits = bool(getattr(agent, "connects_itself", False))
     if conversation.seed:
         await seed_database(db, conversation.seed, commits=commits)
@@ -75,6 +70,16 @@ async def play(
     if conversation.state is not None:
         played.state = await _difference(conversation, played, db, scoring, commits=commits)
     return played
+
+
+def check_database(conversation: Conversation, *, has_database: bool) -> None:
+    """`OptionError` where a row needs a database and there is none."""
+    if not has_database and (conversation.seed or conversation.state is not None):
+        what = "initial_entities" if conversation.seed else "final_expected_state"
+        raise OptionError(
+            f"conversation {conversation.id!r} has `{what}`, and there is no database: say db=, or "
+            "`sandbox: postgres` in an experiment"
+        )
 
 
 async def _play_turn(

@@ -75,8 +75,7 @@ def read_conversation(row: Any) -> Conversation:
     who = f"conversation {name!r}" if name else "a conversation"
     turns = row.get("turns")
     if not isinstance(turns, list) or not turns:
-        known = [str(key) for key in row]
-        raise DatasetError(f"{who} has no `turns`, a list of what the user says{suggestion('turns', known)}")
+        raise DatasetError(f"{who} has no `turns`, a list of what the user says{_meant('turns', row)}")
     read = [_turn(turn, place, f"{who}, turn {place}") for place, turn in enumerate(turns, 1)]
     state = _mapping(row, "final_expected_state", who) or None
     found = Conversation(name, read, _seed(row, who), state, _criteria(row, state, who))
@@ -89,7 +88,7 @@ def _turn(turn: Any, place: int, who: str) -> ExpectedTurn:
         raise DatasetError(f"{who}: a turn is a mapping with `user_utterance`, not {_shown(turn)}")
     utterance = turn.get("user_utterance")
     if not isinstance(utterance, str) or not utterance.strip():
-        hint = suggestion("user_utterance", [str(key) for key in turn])
+        hint = _meant("user_utterance", turn)
         raise DatasetError(f"{who} has no `user_utterance`, the text that the user says{hint}")
     number = turn.get("turn_id", place)
     if not isinstance(number, int) or isinstance(number, bool):
@@ -225,6 +224,10 @@ def _check_references(value: Any, before: Sequence[int], who: str) -> None:
         if number not in before:
             there = f"there is: {', '.join(map(str, before))}" if before else "there is none"
             raise DatasetError(f"{who}: {{{{turn_{number}.{path}}}}} refers to no earlier turn ({there})")
+
+
+def _meant(key: str, given: Mapping[str, Any]) -> str:
+    return suggestion(key, [str(one) for one in given if one != key])
 
 
 def _shown(value: Any) -> str:

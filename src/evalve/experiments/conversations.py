@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from evalve.contracts import SAMPLE, Rows
 from evalve.conversations.agents import as_agent
 from evalve.conversations.models import MAX_STEPS
 from evalve.conversations.pairs import Pair
-from evalve.conversations.playing import play
+from evalve.conversations.playing import check_database, play
 from evalve.conversations.programs import ProgramAgent
 from evalve.conversations.rows import Conversation, read_conversation
 from evalve.conversations.scoring import Played, Scoring, score_conversation
@@ -38,6 +39,7 @@ _NOT_HERE = {
     "files": "agents find what they need in the database",
 }
 _ONLY_HERE = ("max_steps", "arguments")
+_MOST_TOLD = 10
 
 
 OpenAgent = Callable[[Mapping[str, Any]], Agent]
@@ -153,6 +155,29 @@ def with_ids(source: Source) -> Source:
     return replace(source, open=named)
 
 
+def row_problems(
+    declared: DeclaredConversations, source: Source, judge: Asked | None, *, has_database: bool
+) -> Iterator[str]:
+    """What is wrong with rows of a file, before anybody is asked: with each of the first so many that are."""
+    if source.path is None:
+        return  # nothing is fetched for the sake of looking
+    scoring = Scoring(definitions([one.definition for one in tools_of(declared.functions)]), judge=judge)
+    wrong = 0
+    try:
+        for number, row in enumerate(source.open(), 1):
+            try:
+                conversation = read_conversation(row)
+                scoring.check(conversation)
+                check_database(conversation, has_database=has_database)
+            except (DatasetError, OptionError) as error:
+                wrong += 1
+                yield f"row {number} of {source.label}: {error}"
+                if wrong == _MOST_TOLD:
+                    return
+    except DatasetError as error:
+        yield str(error)
+
+
 def refuse_keys_of_conversations(entry: Entry) -> None:
     """In an experiment of another mode."""
     for key in _ONLY_HERE:
@@ -179,9 +204,10 @@ def conversations_of(entry: Entry, sources: Sequence[Source], judge: Asked | Non
         functions, entry.get("system"), int(entry.get("max_steps", MAX_STEPS)), rules, file
     )
     _check_connections(entry, found, who)
-    scoring = Scoring(definitions([one.definition for one in tools_of(functions)]), rules, judge)
     for source in sources:
-        _check_first(entry, source, scoring, who)
+        first = replace(source, open=lambda rows=source.open: islice(rows(), 1))  # type: ignore[misc]
+        for problem in row_problems(found, first, judge, has_database="sandbox" in entry.values):
+            raise OptionError(f"{source.where}: {problem}")
     return found
 
 
@@ -192,23 +218,3 @@ def _check_connections(entry: Entry, declared: DeclaredConversations, who: str) 
         Toolbox(declared.functions)
     except OptionError as error:
         raise OptionError(f"{entry.where('tools')}: {who}: {error}") from None
-
-
-def _check_first(entry: Entry, source: Source, scoring: Scoring, who: str) -> None:
-    """What the first row of a file tells, before anybody is asked."""
-    if source.path is None:
-        return  # nothing is fetched for the sake of looking
-    try:
-        first = source.first()
-        if first is None:
-            return
-        conversation = read_conversation(first)
-        scoring.check(conversation)
-    except (DatasetError, OptionError) as error:
-        raise OptionError(f"{source.where}: row 1 of {source.label}: {error}") from None
-    needs = "initial_entities" if conversation.seed else "final_expected_state" if conversation.state else ""
-    if needs and "sandbox" not in entry.values:
-        raise OptionError(
-            f"{entry.place}: {who}: row 1 of {source.label} has `{needs}`, and there is no database: add "
-            "`sandbox: postgres`"
-        )

@@ -15,7 +15,7 @@ from evalve.errors import EvalveError, OptionError
 from evalve.experiments.agents import check_agent
 from evalve.experiments.calls import call_problems
 from evalve.experiments.configuration import configuration_file
-from evalve.experiments.conversations import MODE
+from evalve.experiments.conversations import MODE, row_problems
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.models import asked_named
@@ -98,8 +98,17 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
         failed = list(_names_problems(document, entry))
         if not failed and is_sound(document, "experiments", name, entry.values):
             declared, failed = _tried(place, declared_named, document, str(name))
-        yield from failed or (_not_installed(declared) if declared else ())
+        yield from failed or ([*_not_installed(declared), *_row_problems(declared)] if declared else ())
         told.append({"name": str(name), "runnable": bool(declared), **(_shape(declared) if declared else {})})
+
+
+def _row_problems(declared: Declared) -> Iterator[Problem]:
+    """Of conversations, every row is looked at: each has much to get wrong."""
+    for source in declared.sources if declared.conversations is not None else ():
+        assert declared.conversations is not None
+        has_database = "sandbox" in declared.entry.values
+        found = row_problems(declared.conversations, source, declared.judge, has_database=has_database)
+        yield from (Problem(declared.entry.where("datasets"), text) for text in found)
 
 
 def _not_installed(declared: Declared) -> Iterator[Problem]:
