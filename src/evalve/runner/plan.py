@@ -192,7 +192,10 @@ class Plan:
                 has_changed = has_changed or is_other_row
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
-                self._admit_known(Attempt(sample, repeat, deaths), was, is_other_row, attempts)
+                if not is_other_row and not self._runs_again(was):
+                    self.skipped += 1
+                else:
+                    attempts.append(self._again(Attempt(sample, repeat, deaths), was, is_other_row))
             self.rows_changed += has_changed
         if moved:
             self.has_moved = True
@@ -207,20 +210,21 @@ class Plan:
         else:
             self._queue.extend(attempts)
 
-    def _admit_known(self, attempt: Attempt, was: Known, is_other_row: bool, into: list[Attempt]) -> None:
-        """It runs again where another row stands there now, where it failed, or where a score is missing."""
+    def _runs_again(self, was: Known) -> bool:
+        """Whether it failed, or a score of it is missing; with whole lanes, whatever it came to."""
+        is_answered = self._scores_answers and was.is_answered
+        return self._whole_lanes or is_answered or was.status in ("failed", "answered")
+
+    def _again(self, attempt: Attempt, was: Known, is_other_row: bool) -> Attempt:
         is_answered = self._scores_answers and was.is_answered and not is_other_row
-        if is_other_row or was.status in ("failed", "answered") or is_answered:
+        if is_other_row or is_answered or was.status in ("failed", "answered"):
             attempt.failed_calls_json = None if is_other_row else was.failed_calls_json
             attempt.is_answered = is_answered and not self._whole_lanes  # the answer alone leaves no state
             self.failed_before += was.status == "failed" and not is_other_row
-            into.append(attempt)
-        elif self._whole_lanes:
+        else:
             attempt.is_recorded = True
             self.run_again += 1
-            into.append(attempt)
-        else:
-            self.skipped += 1
+        return attempt
 
     async def _admit_to_lanes(self, lanes: Lanes, attempts: list[Attempt]) -> None:
         """Weighed by what they took before, where that is asked for and known, else by their turns."""
