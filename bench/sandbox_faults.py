@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from bench.measuring import Figure
-from bench.processes import environment, own_folder, python
+from bench.processes import Broke, environment, own_folder, python
 from bench.sandbox.agents import AGENTS
 from bench.sandbox.mutations import leaks_found, sabotages_found
 from bench.sandbox.server import PersonsServer, persons_server
@@ -19,7 +19,7 @@ from evalve.sandboxes.postgresql.lender import close_all
 
 ROUNDS = 10
 KILLS = 10
-RESTARTS = 4
+RESTARTS, MADE_BETWEEN_RESTARTS = 4, 30
 _SAMPLES = ROUNDS * len(AGENTS)
 
 
@@ -83,13 +83,22 @@ def _restarted(server: PersonsServer) -> dict[str, Any]:
             cwd=folder,
             env=environment(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(RESTARTS):
-            time.sleep(4.0)
+        for number in range(1, RESTARTS + 1):
+            while process.poll() is None and _databases_made(server) < number * MADE_BETWEEN_RESTARTS:
+                time.sleep(0.1)
             server.stop()
             time.sleep(1.0)
             server.start()
-        said, _ = process.communicate()
+        said, told = process.communicate()
+    if process.returncode != 0:
+        raise Broke(f"bench.sandbox.campaign: {told.strip().splitlines()[-1:]}")
     return {**json.loads(said), "left": server.left()}
+
+
+def _databases_made(server: PersonsServer) -> int:
+    """By the run that is under way: they are numbered."""
+    names = server.ask("SELECT datname FROM pg_database WHERE datname ~ '^evalve_[0-9a-f]{8}_'")
+    return max((int(name.rpartition("_")[2]) for (name,) in names), default=0)
