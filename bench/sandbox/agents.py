@@ -122,15 +122,15 @@ async def _leaves_a_session_open(db: Any) -> None:
 async def _prepares_a_transaction(db: Any) -> None:
     async with db.connect(autocommit=True) as connection:
         with suppress(psycopg.errors.ObjectNotInPrerequisiteState):  # a server may forbid it
-            await connection.execute(
-                "BEGIN; DELETE FROM notes; LOCK TABLE clients; PREPARE TRANSACTION 'never ended'"
+            await connection.execute(  # names of such transactions are the whole server's
+                f"BEGIN; DELETE FROM notes; LOCK TABLE clients; PREPARE TRANSACTION '{db.name} never ended'"
             )
 
 
 async def _prepares_a_transaction_in_a_call(db: Any) -> None:
     with suppress(psycopg.Error):  # `savepoint()` cannot release what is not there any more
         async with db.savepoint() as connection:
-            await connection.execute("DELETE FROM notes; PREPARE TRANSACTION 'of a call'")
+            await connection.execute(f"DELETE FROM notes; PREPARE TRANSACTION '{db.name} of a call'")
 
 
 async def _connects_again_and_again(db: Any) -> None:
