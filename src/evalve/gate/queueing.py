@@ -20,8 +20,8 @@ REMEMBERED_S = 10
 
 FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
 FEW_AT_ONCE = 10
-"""So many calls are no crowd, and all go out at once: pacing the window of ten that is usual took a tenth of a
-second, of the second and a half that sixty calls take."""
+"""So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
+the second and a half that sixty calls take."""
 HESITANT, REFUSED_WITHIN = 3, 3.0
 """So few calls go out after a first refusal, until so many times as long as it took to come."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0

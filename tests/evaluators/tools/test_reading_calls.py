@@ -225,7 +225,7 @@ def test_calls_in_the_text_of_a_model_without_tools(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'I will call {"name": "search", "arguments": {"query": "cats"}} and {"name": "log", "arguments": {}}.',
+        'Here: {"name": "search", "arguments": {"query": "cats"}} and {"name": "log", "arguments": {}}.',
         'Sure:\n[{"name": "search", "arguments": {"query": "cats"}},\n {"name": "log", "arguments": {}}]',
         '{"name": "search",\n "arguments": {"query": "cats"}}{"name": "log", "arguments": {}}',
     ],

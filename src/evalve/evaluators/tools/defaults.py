@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalve.evaluators.tools.comparing import compare_arguments
+from evalve.evaluators.tools.definitions import referred_to
 from evalve.evaluators.tools.rules import ArgumentRules
 
 
@@ -42,14 +43,8 @@ class _Schemas:
             return []
         inside = [one for key in ("allOf", "anyOf", "oneOf") for one in schema.get(key) or ()]
         if isinstance(schema.get("$ref"), str):
-            inside.append(self._referred_to(schema["$ref"]))
+            inside.append(referred_to(self._whole, schema["$ref"]))
         return [schema, *(part for one in inside for part in self._parts(one, depth + 1))]
-
-    def _referred_to(self, reference: str) -> Any:
-        found = self._whole
-        for name in filter(None, reference.removeprefix("#").split("/")):
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
 
 
 _DEEPEST = 8
