@@ -1030,6 +1030,8 @@ class Runnable:
     """The parameters that tell it from the other variants of its function, in words."""
     path: str | None = None
     """The file that declares the function, or `None` at an interactive prompt."""
+    runs_again: frozenset[tuple[str, int]] = frozenset()
+    """Samples, each with its repeat, that are run although an earlier run has done them."""
     scores_answers: bool = False
     """Whether `call` scores an answer that `SampleContext.answer` has, without what the lenders lend."""
     lane: Callable[[Mapping[str, Any]], str] | None = None

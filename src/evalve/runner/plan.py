@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from evalve.contracts import Known, Placed, Rows, RunningStore
@@ -58,10 +58,13 @@ class Plan:
         repeat: int,
         longest_first: bool,
         scores_answers: bool = False,
+        again: Collection[tuple[str, int]] = (),
         lane_of: LaneOf | None = None,
         whole_lanes: bool = False,
     ) -> None:
-        """With `lane_of`, an attempt is handed out when the one before it in its lane is recorded.
+        """`again` are samples, each with its repeat, that run although they are recorded.
+
+        With `lane_of`, an attempt is handed out when the one before it in its lane is recorded.
 
         With `whole_lanes`, a lane of which anything is missing runs again from its first attempt: what its
         attempts leave to each other is lost when a run ends.
@@ -81,6 +84,7 @@ class Plan:
         """Those of them that follow an attempt that is missing."""
         self.on_replay: Callable[[], None] = lambda: None
         """Called when both are known, before any attempt is handed out."""
+        self._again = again
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -210,7 +214,8 @@ class Plan:
     def _admit_known(self, attempt: Attempt, was: Known, is_other_row: bool, into: list[Attempt]) -> None:
         """It runs again where another row stands there now, where it failed, or where a score is missing."""
         is_answered = self._scores_answers and was.is_answered and not is_other_row
-        if is_other_row or was.status in ("failed", "answered") or is_answered:
+        is_wanted = (attempt.sample.id, attempt.repeat) in self._again
+        if is_other_row or was.status in ("failed", "answered") or is_answered or is_wanted:
             attempt.failed_calls_json = None if is_other_row else was.failed_calls_json
             attempt.is_answered = is_answered and not self._whole_lanes  # the answer alone leaves no state
             self.failed_before += was.status == "failed" and not is_other_row
