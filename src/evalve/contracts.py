@@ -735,6 +735,7 @@ class Surroundings(Protocol):
     def call_ends(self) -> None: ...
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def when_recorded(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
     def elsewhere(self) -> AbstractContextManager[None]: ...
 
@@ -848,6 +849,13 @@ class SampleContext:
             callback()
         else:
             self.surroundings.when_committed(callback)
+
+    def when_recorded(self, callback: Callable[[], None]) -> None:
+        """The same, and never where the sample will have no record: what it did is done again."""
+        if self.surroundings is None:
+            callback()
+        else:
+            self.surroundings.when_recorded(callback)
 
 
 WAITS_FOR_LIMITS = "limits"

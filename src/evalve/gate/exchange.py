@@ -31,7 +31,7 @@ from evalve.contracts import (
 )
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
-from evalve.gate.batches.asked import Asked, Delivery
+from evalve.gate.batches.asked import Asked, Delivery, Found
 from evalve.gate.batches.runs import RunBatches
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
@@ -322,12 +322,12 @@ class Exchange:
         cached = await turn.__aenter__()
         batches = self._account.batches
         if cached is not None:
-            if (
-                batches is not None
-                and self._sample is not None
-                and batches.found(*_place_of(self._sample), key)
-            ):
-                return self._paid_by_batch(replace(cached, cached=False), batches, key)
+            found: Found = ""
+            if batches is not None and self._sample is not None:
+                found = batches.found(*_place_of(self._sample), key)
+            if batches is not None and found:
+                answer = replace(cached, cached=False)
+                return self._paid_by_batch(answer, batches, key, is_counted=found == "counted")
             self._gate.meter.hit(self._account, self._sample)
             return Outcome(cached)
         if batches is not None and self._sample is not None and batches.takes(self._call, self._request):
@@ -375,19 +375,26 @@ class Exchange:
             return None  # what was collected is gone from the cache, or there is nothing: it goes live
         return self._paid_by_batch(answer, batches, key)
 
-    def _paid_by_batch(self, answer: Reply, batches: RunBatches, key: str) -> Outcome:
-        """What it cost is counted by the sample that is recorded with it, perhaps when it is replayed."""
+    def _paid_by_batch(
+        self, answer: Reply, batches: RunBatches, key: str, *, is_counted: bool = False
+    ) -> Outcome:
+        """What it cost is counted by the run that has it first, and by the sample that is recorded with it.
+
+        These are not always one: a sample may be stopped, and replayed in a later run.
+        """
         meter, call = self._gate.meter, self._call
+        account = self._account.counted_before() if is_counted else self._account
         if self._sample is not None:
-            self._sample.when_committed(partial(batches.was_used, key))
-        meter.sent(self._account, self._sample, 0.0)
+            self._sample.when_committed(partial(batches.was_counted, key))
+            self._sample.when_recorded(partial(batches.was_recorded, key))
+        meter.sent(account, self._sample, 0.0)
         usage = self._dialect.usage(call, answer.body)
         cost_usd = None
         if usage is None:
-            meter.used_unknown(self._account, self._sample)
+            meter.used_unknown(account, self._sample)
         else:
             self._gate.estimates.observe(call, usage, self._group, None)
-            cost_usd = meter.used(self._account, self._sample, call, usage, price_share=PRICE_SHARE)
+            cost_usd = meter.used(account, self._sample, call, usage, price_share=PRICE_SHARE)
         return Outcome(answer, usage=usage, cost_usd=cost_usd)
 
     async def _with_retries(self) -> Outcome:
