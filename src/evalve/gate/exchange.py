@@ -385,7 +385,7 @@ class Exchange:
         meter, call = self._gate.meter, self._call
         account = self._account.counted_before() if is_counted else self._account
         if self._sample is not None:
-            self._sample.when_committed(partial(batches.was_counted, key))
+            batches.given(key)
             self._sample.when_recorded(partial(batches.was_recorded, key))
         meter.sent(account, self._sample, 0.0)
         usage = self._dialect.usage(call, answer.body)

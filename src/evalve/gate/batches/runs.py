@@ -36,7 +36,8 @@ class RunBatches:
         self.live: dict[str, int] = {}
         """Calls that could not go in a batch, by the reason."""
         self.sent_again = 0
-        self._counted: list[str] = []
+        self._given: dict[str, None] = {}
+        """What samples have that are not recorded."""
         self._recorded: list[str] = []
         self._told, self._told_s = "", 0.0
         self.tell: Callable[[str], None] = lambda text: _LOG.warning("%s", text)
@@ -73,28 +74,26 @@ class RunBatches:
         self._queue.close_if_quiet()
         return ""
 
-    def was_counted(self, key: str) -> None:
-        """The run has counted what the answer cost, whatever becomes of its sample. From any thread."""
-        self._counted.append(key)
-        if len(self._counted) >= _NOTED_AT_ONCE:
-            self._note()
+    def given(self, key: str) -> None:
+        """A sample has the answer, and the run has counted what it cost, whatever becomes of the sample."""
+        self._given[key] = None
 
     def was_recorded(self, key: str) -> None:
         """The sample that has the answer is recorded, with what it cost. From any thread."""
+        self._given.pop(key, None)
         self._recorded.append(key)
         if len(self._recorded) >= _NOTED_AT_ONCE:
-            self._note()
+            self._note_recorded()
 
-    def _note(self) -> None:
-        counted, self._counted = self._counted, []
+    def _note_recorded(self) -> None:
         recorded, self._recorded = self._recorded, []
-        if counted:
-            self._queue.store.note_counted(counted)
         if recorded:
             self._queue.store.note_recorded(recorded)
 
     def leave(self) -> None:
-        self._note()
+        self._note_recorded()
+        if self._given:
+            self._queue.store.note_counted(list(self._given))
         self._queue.leave(self)
 
     def open_batches(self) -> list[BatchRow]:
