@@ -42,6 +42,9 @@ class FakeSurroundings:
     def when_committed(self, callback: Callable[[], None]) -> None:
         callback()
 
+    def when_recorded(self, callback: Callable[[], None]) -> None:
+        callback()
+
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -12,44 +12,47 @@ from evalve import reads
 from evalve.evaluators import valid_tool_schemas
 
 OF_SELECTION = ("missing", "extra", "forbidden", "wrong tool", "wrong order")
-each_case = pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case.id, marks=reads(EVALUATIONS[case.resource], case.id)) for case in CASES],
-)
 
 
-@each_case
+def each_case(*scores: str) -> pytest.MarkDecorator:
+    """A test for each case, which reads its record; `scores` are those that only a judge gives."""
+    marks = {case.id: reads(EVALUATIONS[case.resource], case.id, scores=scores) for case in CASES}
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, id=case.id, marks=marks[case.id]) for case in CASES]
+    )
+
+
 class TestToolSelection:
     """The right tools, each as often as needed, in the right order, and no others."""
 
     @pytest.mark.basic
+    @each_case()
     def test_tool_selection_basic(self, case: Case, record: Any) -> None:
         misses = record.score("tool_call_match").metadata.get("misses", ())
         assert not [miss["reason"] for miss in misses if miss["kind"] in OF_SELECTION]
 
     @pytest.mark.llm
+    @each_case("llm_tool_selection")
     def test_tool_selection_llm_eval(self, case: Case, record: Any) -> None:
-        assert_judged(record, "llm_tool_selection")
+        assert_judged(record.score("llm_tool_selection"))
 
 
-@each_case
 class TestArgumentCorrectness:
     """The right arguments, in those calls that were to be made."""
 
     @pytest.mark.basic
+    @each_case()
     def test_argument_basic(self, case: Case, record: Any) -> None:
         score, whole = record.score("tool_arguments"), record.score("tool_call_match")
         assert score.value == 1, score.metadata.get("reason") or whole.metadata["reason"]
 
     @pytest.mark.llm
+    @each_case("llm_tool_arguments")
     def test_argument_llm_eval(self, case: Case, record: Any) -> None:
-        assert_judged(record, "llm_tool_arguments")
+        assert_judged(record.score("llm_tool_arguments"))
 
 
-def assert_judged(record: Any, name: str) -> None:
-    names = [score.name for score in record.scores]
-    assert name in names, "recorded by a run that nobody judged (-k basic): add --fresh, the calls are cached"
-    score = record.score(name)
+def assert_judged(score: Any) -> None:
     assert score.value is not None, f"the judge gave no verdict: {score.metadata}"
     assert score.value == 1, score.metadata["reason"]
 

@@ -735,6 +735,7 @@ class Surroundings(Protocol):
     def call_ends(self) -> None: ...
     def stop_run(self, reason: str) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def when_recorded(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
     def elsewhere(self) -> AbstractContextManager[None]: ...
 
@@ -848,6 +849,13 @@ class SampleContext:
             callback()
         else:
             self.surroundings.when_committed(callback)
+
+    def when_recorded(self, callback: Callable[[], None]) -> None:
+        """The same, and never where the sample will have no record: what it did is done again."""
+        if self.surroundings is None:
+            callback()
+        else:
+            self.surroundings.when_recorded(callback)
 
 
 WAITS_FOR_LIMITS = "limits"
@@ -1030,6 +1038,8 @@ class Runnable:
     """The parameters that tell it from the other variants of its function, in words."""
     path: str | None = None
     """The file that declares the function, or `None` at an interactive prompt."""
+    runs_again: frozenset[tuple[str, int]] = frozenset()
+    """Samples, each with its repeat, that are run although an earlier run has done them."""
     scores_answers: bool = False
     """Whether `call` scores an answer that `SampleContext.answer` has, without what the lenders lend."""
     lane: Callable[[Mapping[str, Any]], str] | None = None

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
-from evalve.batches.gathering import SILENT, gather_in_batches, recorded_calls
+from evalve.batches.gathering import SILENT, gather_in_batches
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
@@ -73,8 +74,8 @@ class EvalveSession:
         self._to_start_over: dict[str, tuple[Store, str]] = {}
         """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
-        self._gathered: set[str] = set()
-        """Items that ran before their turn, for the sake of batches that they share."""
+        self._passes: dict[str, tuple[int, Counter[str]]] = {}
+        """Of items that ran before their turn, for the sake of batches that they share: samples and calls."""
         self._gathers = False
         """Whether items only say what they ask for, and are run again when the answers are there."""
         self._exitstatus = 0
@@ -372,7 +373,6 @@ class EvalveSession:
                 text = said if said.startswith(where) else f"{where}: {said}"
                 raise pytest.fail.Exception(text, pytrace=False) from None
         if self._gathers and (outcome.stop_reason == GATHERED or not outcome.interrupted):
-            self._gathered.add(item.nodeid)
             del self.told[item.nodeid]
             return  # it is judged when it is replayed
         item.user_properties.extend(properties(told))
@@ -438,9 +438,11 @@ class EvalveSession:
         except Exception as error:
             self.told[label] = (await _told_of_broken(runnable, store, error)).to_plain()
             raise
-        ran, calls = outcome.ran, outcome.run.report["calls"]
-        if label in self._gathered and not ran:
-            ran, calls = recorded_calls(store, outcome.info)
+        ran, calls = self._passes.pop(label, (0, Counter[str]()))
+        ran += outcome.ran
+        calls.update(outcome.run.report["calls"])
+        if self._gathers:
+            self._passes[label] = ran, calls
         told = Told.about(
             outcome.info,
             outcome.metrics,
@@ -448,7 +450,7 @@ class EvalveSession:
             problems=outcome.problems,
             interrupted=outcome.interrupted,
             stop_reason=outcome.stop_reason,
-            calls=calls,
+            calls=dict(calls),
             storage=wiring.storage_to_name(self._settings, evaluation),
             rows_changed=outcome.run.report["rows_changed"],
             skip_reasons=skip_reasons(store, outcome.info),

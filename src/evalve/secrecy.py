@@ -48,7 +48,7 @@ _LITERAL = re.compile(r"'[^']{8,}'|\"[^\"]{8,}\"")
 
 _SALT, _ROUNDS, _DIGITS = b"evalve: what is masked in code", 5000, 6
 """Slow to try, and short: of every dictionary, thousands of passwords have the same digits."""
-_SHORTEST_SECRET = 8
+SHORTEST_SECRET = 8
 _KEY_IN_DATA = re.compile(
     r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
     r"(?:(?:sk|pk|rk|ghp|gho|github_pat|hf|pgpw|xox[a-z])[-_]|AKIA|AIza)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
@@ -163,7 +163,7 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
     found = {
         written
         for value in values
-        if len(value) >= _SHORTEST_SECRET
+        if len(value) >= SHORTEST_SECRET
         for written in (value, json.dumps(value)[1:-1])
     }
     return tuple(Secret(value) for value in sorted(found, key=lambda value: (-len(value), value)))

@@ -108,6 +108,7 @@ class Watched:
         self.asked.append(f"stop: {reason}")
 
     def when_committed(self, callback: Callable[[], None]) -> None: ...
+    def when_recorded(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         return nullcontext()
 

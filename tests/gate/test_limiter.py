@@ -268,6 +268,19 @@ async def test_until_the_first_answer_calls_go_out_few_at_a_time() -> None:
 
 
 @virtually
+async def test_behind_the_first_answer_few_go_at_once_and_of_a_crowd_the_first_four() -> None:
+    few, _ = a_limiter(NO_LIMITS)
+    crowd, _ = a_limiter(NO_LIMITS)
+
+    of_few = await starts_of(few, [ONE] * 10, hold_s=0.2)
+    began_s = asyncio.get_running_loop().time()
+    of_crowd = await starts_of(crowd, [ONE] * 40, hold_s=0.2)
+
+    assert of_few == [0.0] + [0.2] * 9
+    assert [round(start_s - began_s, 4) for start_s in of_crowd].count(0.2) == 4
+
+
+@virtually
 async def test_a_call_that_ends_while_somebody_waits_is_told_even_if_that_one_gives_up() -> None:
     limiter, state = a_limiter(requests_per_minute(60, burst=1, concurrency=5))
     first = await limiter.admit(a_call(), ONE)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from evalve.gate import sender as sender_module
 from evalve.gate.dialects.headers import retry_after_s
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import AiohttpSender, Timeouts
@@ -182,6 +183,18 @@ async def test_whole_answers_and_finished_streams_keep_their_connection() -> Non
         await sender.with_timeouts(Timeouts(5.0, 1.0)).send(post(port))
         await sender.aclose()
     assert connections == 1
+
+
+async def test_certificates_are_read_only_for_what_is_encrypted() -> None:
+    sender_module._tls.cache_clear()
+    sender = AiohttpSender()
+    async with serving(answering(OK)) as port:
+        await sender.send(post(port))
+        of_plain = sender_module._tls.cache_info().misses
+        with pytest.raises(SendError):
+            await sender.send(post(port, scheme="https"))
+        await sender.aclose()
+    assert (of_plain, sender_module._tls.cache_info().misses) == (0, 1)
 
 
 async def test_a_refused_connection_did_not_reach_the_provider() -> None:

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalve.gate.batches.store import BatchStore
 from evalve.simulator import Batches, Behaviour, Simulator
+from evalve.storage import open_store
 
 PATIENCE_S = 120.0
 SAMPLES = 40
@@ -176,6 +178,16 @@ def pytest_run(runs: Runs) -> subprocess.Popen[str]:
     )
 
 
+def spent_usd(path: Path, experiment: str) -> tuple[float, float]:
+    """What the runs of an experiment have counted, and what its records have."""
+    with closing(open_store(path, create=False)) as store:
+        found = store.evaluations(experiment)
+        runs = [run for info in found for run in store.runs(info.id)]
+        records = [record for info in found for record in store.records(info)]
+    of_runs = sum((run.report.get("calls") or {}).get("cost_usd", 0.0) for run in runs)
+    return of_runs, sum((record.calls or {}).get("cost_usd", 0.0) for record in records)
+
+
 def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn_also_after_a_kill(runs: Runs) -> None:
     runs.provider.adopt(behaviour(crash_point="status"))
     killed = pytest_run(runs)
@@ -189,6 +201,12 @@ def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn_also_after_a_
     assert process.returncode == 0, out + err
     stats = runs.provider.stats
     assert (stats.batches, stats.batched, stats.batched_again, stats.requests) == (2, 30, 0, 0)
-    assert "right  accuracy 1.000" in out and "20 calls" in out and "USD" in out
+    assert "right  accuracy 1.000" in out and "20 calls; " in out and "cached" not in out
+    # once by a run and once by the sample that has it, also where that sample was stopped and replayed
+    batched_usd = sum(
+        row.cost_usd or 0.0 for row in BatchStore(runs.folder / "state" / "batches.db").batches()
+    )
+    by_runs_usd, by_samples_usd = spent_usd(runs.folder / ".evalve" / "evalve.db", "both")
+    assert batched_usd == pytest.approx(by_runs_usd) == pytest.approx(by_samples_usd) != 0
     # of the second turn: the first one's may have ended before anybody came back to it
     assert "10 calls of 2 evaluations wait for msgbatch_sim000002" in err

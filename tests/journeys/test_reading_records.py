@@ -89,6 +89,43 @@ def test_only_what_selected_tests_read_is_run(project: Project) -> None:
     assert [one["sample_id"] for one in project.records("x")] == ["markers-0", "markers-1", "markers-2"]
 
 
+JUDGED = """
+    import pytest
+
+    from evalve import Result, Score, foreach, reads
+
+    @pytest.fixture(scope="session")
+    def judge(request):
+        return any(item.get_closest_marker("llm") for item in request.session.items)
+
+    @foreach("id", ["a", "b"])
+    async def answers(id, judge):
+        with open("calls.txt", "a") as file:
+            file.write(f"{id}\\n")
+        return Result(Score("rules", True), *([Score("judged", True)] if judge else []))
+
+    @pytest.mark.basic
+    @reads(answers, "a")
+    def test_basic(record):
+        assert record.score("rules").value
+
+    @pytest.mark.llm
+    @reads(answers, "a", scores=["judged"])
+    def test_llm(record):
+        assert record.score("judged").value
+"""
+
+
+def test_records_without_a_score_that_a_test_reads_are_made_again_and_only_these(project: Project) -> None:
+    project.write("test_judged.py", JUDGED)
+
+    ended = [project.pytest("--experiment", "x", *flags) for flags in (["-m", "basic"], [], ["-k", "basic"])]
+
+    assert [one.code for one in ended] == [0, 0, 0]
+    assert [id for (id,) in calls(project)] == ["a", "b", "a", "b"]
+    assert [len(record["scores"]) for record in project.records("x")] == [2, 2]
+
+
 ONE = """
     import os
     from pathlib import Path

@@ -7,14 +7,13 @@ was answered is in the cache. A round like this for each turn; in the end nobody
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from evalve import gating
 from evalve.batches.desk import desk
-from evalve.contracts import EvaluationInfo, Progress, Store, Tally
+from evalve.contracts import Progress, Tally
 from evalve.gate.batches.store import BatchRow
 from evalve.gate.batches.words import batch_in_words
 
@@ -64,16 +63,6 @@ async def _collected(intents: Sequence[str], evaluations: int, tell: Callable[[s
     except (KeyboardInterrupt, asyncio.CancelledError):
         tell(f"the batches go on at the provider: {', '.join(intents)}. Run the same command to come back")
         raise
-
-
-def recorded_calls(store: Store, info: EvaluationInfo) -> tuple[int, dict[str, float]]:
-    """How many samples are recorded, and what their calls came to."""
-    total: Counter[str] = Counter()
-    count = 0
-    for measured in store.measures(info.id):
-        count += 1
-        total.update(measured.calls or {})
-    return count, dict(total)
 
 
 class _Silent:

@@ -225,6 +225,8 @@ class WorkerSurroundings:
         """When the sample has ended: of its record this process hears nothing."""
         self._callbacks.append(callback)
 
+    when_recorded = when_committed
+
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         """Whether all that the sample does is a wait is known to its parent alone, and is not told here."""
         return nullcontext()

@@ -65,6 +65,12 @@ class Account:
         other.mode = mode
         return other
 
+    def counted_before(self) -> Account:
+        """The same for what an earlier run has counted, so that only the sample has yet to."""
+        other = copy.copy(self)
+        other._total = CallLog()
+        return other
+
     def without_batches(self) -> Account:
         """The same for calls that cannot wait: of programs with time-outs of their own."""
         if self.batches is None:

@@ -215,6 +215,7 @@ class KeepsSlot:
         self.call_ends = surroundings.call_ends
         self.stop_run = surroundings.stop_run
         self.when_committed = surroundings.when_committed
+        self.when_recorded = surroundings.when_recorded
         self.telling_still = surroundings.telling_still
         self.elsewhere = surroundings.elsewhere
 

@@ -9,13 +9,12 @@ process's, and any thread and loop may use it.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -31,14 +30,14 @@ from evalve.contracts import (
 )
 from evalve.errors import LocalUnavailable, MissingKey
 from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
-from evalve.gate.batches.asked import Asked, Delivery
-from evalve.gate.batches.runs import RunBatches
+from evalve.gate.batches.calling import BatchedCall, asked_by
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
 from evalve.gate.cache import CacheTurn, ResponseCache, replayed
 from evalve.gate.cache_key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
 from evalve.gate.limiter import Limiter, Permit
+from evalve.gate.live_stream import LiveStream
 from evalve.gate.messages import (
     Call,
     Cost,
@@ -53,7 +52,8 @@ from evalve.gate.messages import (
     Withheld,
 )
 from evalve.gate.metering import Meter
-from evalve.gate.opening import Opening, opening_of
+from evalve.gate.opening import opening_of
+from evalve.gate.outcomes import Outcome
 from evalve.gate.retry import Retries, RetryState
 from evalve.gate.spending import Spending
 from evalve.gate.state import Refusal
@@ -70,11 +70,6 @@ LONGEST_RETRY_AFTER_S = 300.0
 FAILS_AGAIN_S = 60.0
 """For so long a final failure answers equal requests of the same try: clients that do not obey
 `x-should-retry` sent 18 requests where 6 are meant. One who asks later may hope for something new."""
-
-UNREAD_S = 5.0
-"""A stream of which nobody has taken the next piece for so long is not waited for: who waits may be the one
-who should read it. Another makes the equal call, a budget counts on no end of it, and it is read ahead, so
-that its place among the calls at once falls free."""
 
 _UNKNOWN_KEY = 401
 WAITS_FOR_RECOVERY = "the provider to recover"
@@ -156,24 +151,6 @@ class Gate:
         return Exchange(self, request, call, dialect, sender, sample, account or self._account(), is_whole)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a try: an answer, a stream that goes on, or nothing; and what is wrong with it."""
-
-    reply: Reply | None = None
-    opening: Opening | None = None
-    error: SendError | None = None
-    problem: Problem | None = None
-    usage: Usage | None = None
-    cost_usd: float | None = None
-
-    def final(self) -> Reply:
-        if self.reply is not None:
-            return self.reply
-        assert self.error is not None
-        raise self.error
-
-
 class Exchange:
     """One request on its way through the layers. Entered, it gives the outcome; left, it holds nothing."""
 
@@ -182,22 +159,18 @@ class Exchange:
         "_ahead",
         "_began_s",
         "_call",
-        "_chunks",
         "_dialect",
         "_gate",
         "_group",
         "_is_whole",
-        "_open",
-        "_opening",
         "_permit",
-        "_read_to_end",
         "_request",
         "_sample",
         "_sender",
         "_started_s",
+        "_stream",
         "_tries",
         "_turn",
-        "_unread",
     )
 
     def __init__(
@@ -227,14 +200,8 @@ class Exchange:
         """Of the try under way, until it is settled."""
         self._ahead = NOTHING
         """What is set aside of the budget, for the same."""
-        self._open: AsyncExitStack | None = None
-        self._opening: Opening | None = None
-        """Of a stream that goes on."""
-        self._read_to_end: Outcome | None = None
-        """Of a stream that went on."""
-        self._chunks: AsyncGenerator[bytes, None] | None = None
-        self._unread: asyncio.TimerHandle | bool = False
-        """Runs while the stream's reader has the next piece to ask for; true when it has taken too long."""
+        self._stream: LiveStream | None = None
+        """One that goes on."""
         self._started_s = self._began_s = 0.0
         """For the trace: as a date, and by the clock."""
 
@@ -249,7 +216,7 @@ class Exchange:
             if isinstance(error, SendError | MissingKey | LocalUnavailable):
                 self._trace(problem=str(error))
             raise
-        if outcome.opening is None:
+        if outcome.stream is None:
             self._remember_failure(outcome)
             self._trace_outcome(outcome)
         return outcome
@@ -261,25 +228,16 @@ class Exchange:
 
     async def _left(self) -> None:
         """Give back whatever is still held: the stream, its booking, the circuit's leave, the flight."""
-        self._is_read()
         try:
-            if self._opening is not None:
-                await self._opening.stop_reading_ahead()
-            if self._chunks is not None:
-                # not left to the garbage collector; one that was never begun runs no `finally`
-                await self._chunks.aclose()
-            if self._open is not None:
-                await self._broken_off()
-                opened, self._open = self._open, None
-                await opened.aclose()
+            if self._stream is not None:
+                await self._stream.leave()
         finally:
             if self._tries is not None:
                 self._tries.end()
             if self._turn is not None:
                 self._turn.end()
-                self._turn = (
-                    None  # it refers to this exchange: a circle would be left to the garbage collector
-                )
+            # they refer to this exchange: circles would be left to the garbage collector
+            self._turn = self._stream = None
 
     # -- a client that asks again although it was told not to
 
@@ -320,75 +278,38 @@ class Exchange:
         turn = self._gate.cache.turn(key, self._account, is_answer=self._is_answer, park=self._for_equal_call)
         self._turn = turn
         cached = await turn.__aenter__()
-        batches = self._account.batches
+        batched = self._in_batches(key)
         if cached is not None:
-            if (
-                batches is not None
-                and self._sample is not None
-                and batches.found(*_place_of(self._sample), key)
-            ):
-                return self._paid_by_batch(replace(cached, cached=False), batches, key)
-            self._gate.meter.hit(self._account, self._sample)
-            return Outcome(cached)
-        if batches is not None and self._sample is not None and batches.takes(self._call, self._request):
-            outcome = await self._in_batch(batches, key, self._sample)
+            paid = batched.found(cached) if batched is not None else None
+            if paid is None:
+                self._gate.meter.hit(self._account, self._sample)
+            return paid or Outcome(cached)
+        if batched is not None and batched.may_wait():
+            outcome = await self._in_batch(batched, turn)
             if outcome is not None:
                 return outcome
         return await self._with_retries()
 
-    async def _in_batch(self, batches: RunBatches, key: str, sample: SampleContext) -> Outcome | None:
+    def _in_batches(self, key: str) -> BatchedCall | None:
+        """The call as one of those that wait for each other; `None` where each goes by itself."""
+        batches, sample, gate = self._account.batches, self._sample, self._gate
+        if batches is None or sample is None:
+            return None
+        asked = asked_by(sample, key, self._request, self._call, self._dialect)
+        return BatchedCall(asked, batches, sample, self._account, gate.meter, gate.estimates)
+
+    async def _in_batch(self, batched: BatchedCall, turn: CacheTurn) -> Outcome | None:
         """What a batch gives; `None` where the call is to be made by itself after all.
 
         The sample is parked for as long as it takes. The answer is in the cache before we hear of it.
         """
         await self._reserve(PRICE_SHARE)
-        attempt, place = _place_of(sample)
-        asked = Asked(
-            key,
-            self._request,
-            self._call,
-            self._dialect,
-            attempt,
-            place,
-            sample.experiment or sample.evaluation,
-        )
         try:
-            came = await self._parked(batches.answer(asked), WAITS_FOR_BATCH)
-            return self._batched(came, batches, key)
+            came = await self._parked(batched.delivered(), WAITS_FOR_BATCH)
+            return batched.outcome(came, turn.look_again() if came.fate == "answer" else None)
         finally:
             self._account.budget.release(self._ahead)
             self._ahead = NOTHING
-
-    def _batched(self, came: Delivery, batches: RunBatches, key: str) -> Outcome | None:
-        if came.fate == "cancelled":
-            told = f"the request was cancelled with its batch {came.batch}; run again to ask anew"
-            error = Withheld(told)
-            return Outcome(error=error, problem=Problem("permanent", told))
-        meter, call = self._gate.meter, self._call
-        if came.fate == "failed" and came.reply is not None:
-            reply = came.reply
-            problem = reply.problem = self._dialect.problem(reply, call) or _refused(came)
-            meter.sent(self._account, self._sample, 0.0)
-            return Outcome(reply, problem=problem)
-        answer = self._turn.look_again() if came.fate == "answer" and self._turn is not None else None
-        if answer is None:
-            return None  # what was collected is gone from the cache, or there is nothing: it goes live
-        return self._paid_by_batch(answer, batches, key)
-
-    def _paid_by_batch(self, answer: Reply, batches: RunBatches, key: str) -> Outcome:
-        """What it cost is counted by the sample that is recorded with it, perhaps when it is replayed."""
-        meter, call = self._gate.meter, self._call
-        if self._sample is not None:
-            self._sample.when_committed(partial(batches.was_used, key))
-        meter.sent(self._account, self._sample, 0.0)
-        usage = self._dialect.usage(call, answer.body)
-        cost_usd = None
-        if usage is None:
-            meter.used_unknown(self._account, self._sample)
-        else:
-            self._gate.estimates.observe(call, usage, self._group, None)
-            cost_usd = meter.used(self._account, self._sample, call, usage, price_share=PRICE_SHARE)
-        return Outcome(answer, usage=usage, cost_usd=cost_usd)
 
     async def _with_retries(self) -> Outcome:
         """Until a piece of it was passed on, a stream is tried again like a whole answer."""
@@ -416,9 +337,9 @@ class Exchange:
             # cancelled while the provider may be working: what was booked stays spent
             await self._settle(None, is_unknown=True)
             raise
-        return await self._answered(came) if isinstance(came, Reply) else Outcome(opening=came)
+        return await self._answered(came) if isinstance(came, Reply) else Outcome(stream=came)
 
-    async def _opened(self) -> Reply | Opening:
+    async def _opened(self) -> Reply | LiveStream:
         """What the sender gives: a whole reply, or a stream of which a first piece can be passed on.
 
         The one place that tells the two apart: a sender reads a whole reply cheaper than a stream.
@@ -436,90 +357,39 @@ class Exchange:
         if opening.is_over:
             await opened.aclose()
             return opening.so_far()
-        self._open, self._opening = opened, opening
-        return opening
+        self._stream = LiveStream(opened, opening, self, self._gate.clock)
+        return self._stream
 
     # -- a stream that goes on
 
     def as_it_comes(self, outcome: Outcome) -> StreamedReply:
-        opening = outcome.opening
-        if opening is not None:
-            self._chunks = self._passed_on(opening)
-            self._expect_reader()
-            return StreamedReply(opening.live.status, opening.live.headers, self._chunks)
+        if outcome.stream is not None:
+            return outcome.stream.reply()
         reply = outcome.final()
         chunks = replayed(reply.body) if reply.cached else _one_chunk(reply.body)
         return StreamedReply(reply.status, reply.headers, chunks, cached=reply.cached, problem=reply.problem)
 
-    async def _passed_on(self, opening: Opening) -> AsyncGenerator[bytes, None]:
-        """The stream's chunks as they come; its end is given when the whole is kept and settled.
+    @property
+    def is_booked(self) -> bool:
+        return self._permit is not None
 
-        Where there is no whole, it is given too, for it may say why, and then the error is raised.
-        """
-        received = opening.chunks
-        passed_on = 0
-        self._is_read()
-        try:
-            while passed_on < opening.free or await opening.more():
-                if passed_on < opening.free:
-                    passed_on += 1
-                    self._expect_reader()
-                    yield received[passed_on - 1]
-                    self._is_read()
-                    if passed_on < opening.free:  # read ahead: the reader waits for nothing, and others do
-                        await self._gate.clock.sleep(0.0)
-        except BaseException as error:
-            await self._broken_off(error)
-            if isinstance(error, SendError):
-                for chunk in received[passed_on:]:
-                    yield chunk
-            raise
-        outcome = self._read_to_end or await self._ended(opening)
-        for chunk in received[passed_on:]:
-            yield chunk
-        if outcome.problem is not None:
-            raise SendError(outcome.problem.message, reached=True)
-
-    async def _ended(self, opening: Opening) -> Outcome:
-        outcome = self._read_to_end = await self._answered(opening.so_far())
+    async def stream_ended(self, whole: Reply) -> Outcome:
+        outcome = await self._answered(whole)
         self._trace_outcome(outcome)
         return outcome
 
-    async def _ended_unread(self, error: Exception | None) -> None:
-        """A stream came to its end while its reader was elsewhere."""
-        assert self._opening is not None
-        if error is not None:
-            await self._broken_off(error)
-        elif self._permit is not None:
-            await self._ended(self._opening)
+    async def stream_broke_off(self, live: StreamedReply, so_far: Reply, why: str) -> None:
+        await self._settle(None, headers=live, is_unknown=True)
+        self._trace(so_far, problem=why)
 
-    async def _broken_off(self, error: BaseException | None = None) -> None:
-        """A stream that was not read to its end: what was booked for it stays spent."""
-        opening = self._opening
-        if self._permit is None or opening is None:
-            return
-        await self._settle(None, headers=opening.live, is_unknown=True)
-        why = str(error) if isinstance(error, SendError) else "it was not read to its end"
-        self._trace(opening.so_far(), problem=why)
-
-    def _expect_reader(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._unread = loop.call_later(UNREAD_S, self._is_left_unread)
-
-    def _is_left_unread(self) -> None:
-        self._unread = True
-        if self._permit is not None:
+    def stream_stands_still(self) -> None:
+        if self.is_booked:
             self._account.budget.stand_still(self._ahead)
         if self._turn is not None:
             self._turn.end()
-        if self._opening is not None:
-            self._opening.read_ahead(self._ended_unread)
 
-    def _is_read(self) -> None:
-        unread, self._unread = self._unread, False
-        if isinstance(unread, asyncio.TimerHandle):
-            unread.cancel()
-        elif unread and self._permit is not None:
+    def stream_goes_on(self) -> None:
+        if self.is_booked:
             self._account.budget.go_on(self._ahead)
 
     # -- the layers' own steps
@@ -735,19 +605,6 @@ class Exchange:
             cost_usd=cost_usd,
             role=self._sample.role,
         )
-
-
-def _place_of(sample: SampleContext) -> tuple[str, int]:
-    """Whose a call is, and which of its calls: the same when the sample is replayed."""
-    names = (sample.experiment, sample.evaluation_key, sample.sample_id, str(sample.repeat))
-    attempt = hashlib.blake2b("\x1f".join(names).encode(errors="replace"), digest_size=12).hexdigest()
-    return attempt, sum(sample.calls.ordinals.values()) + len(sample.calls.ordinals)
-
-
-def _refused(came: Delivery) -> Problem:
-    assert came.reply is not None
-    told = came.reply.body.decode(errors="replace")
-    return Problem("permanent", f"it was refused in {came.batch}: {told}", came.reply.status)
 
 
 async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:

@@ -19,6 +19,9 @@ REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
 FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
+FEW_AT_ONCE = 10
+"""So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
+the second and a half that sixty calls take."""
 HESITANT, REFUSED_WITHIN = 3, 3.0
 """So few calls go out after a first refusal, until so many times as long as it took to come."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
@@ -104,6 +107,8 @@ class Scope:
     A provider that has enough of them then meets few that are already on their way."""
     opened: int = 0
     """How many were let out since."""
+    at_once: float = FIRST_AT_ONCE
+    """How many of them need not be paced."""
     hesitated_at_s: float = -math.inf
     hesitates_until_s: float = -math.inf
     few: int = 0
@@ -176,7 +181,7 @@ class Scope:
             return math.inf
         doublings = max(0.0, open_s) / DOUBLES_EVERY_S
         paced = FIRST_PER_S * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
-        return FIRST_AT_ONCE + paced - self.opened
+        return self.at_once + paced - self.opened
 
     def let_out(self, number: int) -> None:
         self.in_flight += number
@@ -184,7 +189,10 @@ class Scope:
         self.few -= number
 
     def open(self, now_s: float) -> None:
+        """The first answer has come: who waits may go."""
+        others = sum(map(len, self.groups.values())) + self.led
         self.opened_at_s, self.opened = now_s, 0
+        self.at_once = FEW_AT_ONCE if others < FEW_AT_ONCE else FIRST_AT_ONCE  # with whoever comes next
 
     def hesitate(self, sent_at_s: float, now_s: float) -> None:
         """A refusal where nothing is known: few calls for a moment, to see whether they are refused too."""

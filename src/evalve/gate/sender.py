@@ -132,6 +132,7 @@ class AiohttpSender:
             timeout=allowed,
             proxy=proxy.url,
             proxy_headers=proxy.headers_for_https,
+            ssl=_tls() if "https" in (url.scheme, proxy.url and proxy.url.scheme) else True,
         )
 
 
@@ -233,7 +234,7 @@ class _Opened:
         # Not `trust_env`: it costs two thread hops a request, ignores ALL_PROXY, and fails when ~/.netrc
         # knows the host of a request that has its own Authorization.
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=_tls(), socket_factory=_kept_alive_socket),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=_kept_alive_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=_LONGEST_HEADER_BYTES,
             max_field_size=_LONGEST_HEADER_BYTES,
@@ -324,7 +325,7 @@ def _finish_at_once(closing: Coroutine[Any, Any, None]) -> None:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """One for all sessions: reading the certificates takes tens of milliseconds."""
+    """One for all sessions, where one is needed: reading the certificates takes tens of milliseconds."""
     context = ssl.create_default_context()
     if importlib.util.find_spec("certifi"):
         import certifi  # for systems without certificates of their own; not a dependency of ours

@@ -61,6 +61,8 @@ class Readings:
         self._folder = folder
         self._claims = claims
         self._wanted: dict[str, Wanted] = {}
+        self._scores: dict[str, set[str]] = {}
+        """What records must have, by the key of their evaluation."""
         for item in items:
             self._wanted_by(item)
         # in a batch they belong together, and only one process can put them there
@@ -145,6 +147,7 @@ class Readings:
         has_ours = "model" in fixtures and _is_ours(item, "model")
         variant = self._session.variant_by_model(model) if has_ours else ""
         key = evaluation.key(self._folder, variant)
+        self._scores.setdefault(key, set()).update(reading.scores)
         return self._wanted.setdefault(key, Wanted(key, evaluation, variant, fixtures, model))
 
     def _group_of(self, wanted: Wanted) -> Group:
@@ -203,12 +206,22 @@ class Readings:
                     raise
                 continue
             parameters = {"model": one.variant[1:-1]} if one.variant else {}
-            yield (
-                one,
-                self._session.bound(
-                    one.evaluation, one.variant, fixtures, parameters=parameters, resumes=True
-                ),
+            runnable = self._session.bound(
+                one.evaluation, one.variant, fixtures, parameters=parameters, resumes=True
             )
+            yield one, replace(runnable, runs_again=self._lacking(one))
+
+    def _lacking(self, wanted: Wanted) -> frozenset[tuple[str, int]]:
+        """Samples of earlier runs without a score that some test reads, each with its repeat."""
+        scores = self._scores.get(wanted.key)
+        store = self._session.store_of(wanted.evaluation)
+        info = self._info(wanted, store) if scores else None
+        if info is None or not scores:
+            return frozenset()
+        records = store.records(info, status="done")
+        return frozenset(
+            (one.sample_id, one.repeat) for one in records if scores - {score.name for score in one.scores}
+        )
 
     def _run(self, bound: Sequence[tuple[Wanted, Runnable]], nodeid: str) -> dict[str, str]:
         """Side by side, sharing one window; why each broke, or nothing, by key."""
@@ -260,16 +273,23 @@ class Readings:
     def _recorded(self, wanted: Wanted, request: pytest.FixtureRequest) -> tuple[Store, EvaluationInfo]:
         if wanted.key not in self._store_infos:
             store = self._session.store_of(wanted.evaluation)
-            found = {one.spec.key: one for one in store.evaluations(self._session.experiment)}
-            if wanted.key not in found:
+            info = self._info(wanted, store)
+            if info is None:
                 request.node.stash[BROKE] = True
                 _fail(
                     request,
                     f"{wanted.evaluation.name} has run in another process, and {store.url} has no records of"
                     " it: use a storage that processes share",
                 )
-            self._store_infos[wanted.key] = store, found[wanted.key]
+            self._store_infos[wanted.key] = store, info
         return self._store_infos[wanted.key]
+
+    def _info(self, wanted: Wanted, store: Store) -> EvaluationInfo | None:
+        try:
+            found = store.evaluations(self._session.experiment)
+        except NotFound:
+            return None
+        return next((one for one in found if one.spec.key == wanted.key), None)
 
 
 _Ended = tuple[str, Told, Outcome | None, str]

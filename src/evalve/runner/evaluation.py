@@ -200,6 +200,7 @@ class _Journey:
             repeat=asked.repeat or 1,
             longest_first=asked.order == "auto",
             scores_answers=evaluation.scores_answers,
+            again=evaluation.runs_again,
             lane_of=in_lanes,
             whole_lanes=keeps_state(evaluation),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from evalve.contracts import Known, Placed, Rows, RunningStore
@@ -58,10 +58,13 @@ class Plan:
         repeat: int,
         longest_first: bool,
         scores_answers: bool = False,
+        again: Collection[tuple[str, int]] = (),
         lane_of: LaneOf | None = None,
         whole_lanes: bool = False,
     ) -> None:
-        """With `lane_of`, an attempt is handed out when the one before it in its lane is recorded.
+        """`again` are samples, each with its repeat, that run although they are recorded.
+
+        With `lane_of`, an attempt is handed out when the one before it in its lane is recorded.
 
         With `whole_lanes`, a lane of which anything is missing runs again from its first attempt: what its
         attempts leave to each other is lost when a run ends.
@@ -81,6 +84,7 @@ class Plan:
         """Those of them that follow an attempt that is missing."""
         self.on_replay: Callable[[], None] = lambda: None
         """Called when both are known, before any attempt is handed out."""
+        self._wanted = again
         self._rows = rows
         self._store = store
         self._evaluation_id = evaluation_id
@@ -192,10 +196,10 @@ class Plan:
                 has_changed = has_changed or is_other_row
                 if is_other_row or was.index != sample.index:
                     moved.append(Placed(sample.id, sample.index, sample.row_hash))
-                if not is_other_row and not self._runs_again(was):
-                    self.skipped += 1
-                else:
+                if is_other_row or self._runs_again(was, sample.id, repeat):
                     attempts.append(self._again(Attempt(sample, repeat, deaths), was, is_other_row))
+                else:
+                    self.skipped += 1
             self.rows_changed += has_changed
         if moved:
             self.has_moved = True
@@ -210,14 +214,19 @@ class Plan:
         else:
             self._queue.extend(attempts)
 
-    def _runs_again(self, was: Known) -> bool:
+    def _runs_again(self, was: Known, sample_id: str, repeat: int) -> bool:
         """Whether it failed, or a score of it is missing; with whole lanes, whatever it came to."""
         is_answered = self._scores_answers and was.is_answered
-        return self._whole_lanes or is_answered or was.status in ("failed", "answered")
+        is_open = is_answered or was.status in ("failed", "answered")
+        return self._whole_lanes or is_open or self._is_wanted(sample_id, repeat)
+
+    def _is_wanted(self, sample_id: str, repeat: int) -> bool:
+        return bool(self._wanted) and (sample_id, repeat) in self._wanted
 
     def _again(self, attempt: Attempt, was: Known, is_other_row: bool) -> Attempt:
         is_answered = self._scores_answers and was.is_answered and not is_other_row
-        if is_other_row or is_answered or was.status in ("failed", "answered"):
+        is_wanted = self._is_wanted(attempt.sample.id, attempt.repeat)
+        if is_other_row or is_answered or is_wanted or was.status in ("failed", "answered"):
             attempt.failed_calls_json = None if is_other_row else was.failed_calls_json
             attempt.is_answered = is_answered and not self._whole_lanes  # the answer alone leaves no state
             self.failed_before += was.status == "failed" and not is_other_row

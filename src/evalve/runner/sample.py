@@ -141,8 +141,10 @@ class SampleRunner:
             self._tally.own_failures += draft.failure_class in _OWN
             self.first_error = self.first_error or attempt.error
         self._in_flight.ended(*key)
+        surroundings = attempt.surroundings
         is_awaited = body.attempt.lane is not None  # by those that follow it
-        await self._commits.add(draft, attempt.surroundings.callbacks, is_awaited=is_awaited)
+        callbacks = surroundings.callbacks + surroundings.callbacks_of_record
+        await self._commits.add(draft, callbacks, is_awaited=is_awaited)
         return "failed" if draft.status == "failed" else "done"
 
     async def _begin_with_answer(self, planned: Attempt, attempt: Attempted) -> None:

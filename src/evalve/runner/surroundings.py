@@ -67,7 +67,9 @@ class AttemptSurroundings:
     wait_ended = False
     """Whether a stop has ended a wait of it: then what it comes to is no result."""
     callbacks: tuple[Callable[[], None], ...] = ()
-    """What follows when its record is committed."""
+    """What follows when its record is committed, or when it will have none."""
+    callbacks_of_record: tuple[Callable[[], None], ...] = ()
+    """What follows only then."""
     _waits: tuple[_Wait, ...] = ()
     _calling: tuple[asyncio.Task[Any] | None, ...] = ()
     """The task of each call that is under way; a call works while its task does not wait."""
@@ -142,6 +144,9 @@ class AttemptSurroundings:
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         self.callbacks += (callback,)
+
+    def when_recorded(self, callback: Callable[[], None]) -> None:
+        self.callbacks_of_record += (callback,)
 
     @contextmanager
     def telling_still(self, tell: Callable[[bool], None]) -> Iterator[None]:

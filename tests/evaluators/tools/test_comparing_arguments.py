@@ -219,6 +219,29 @@ def test_defaults_inside_objects() -> None:
     assert kinds({"o": {"a": 1, "deep": 1}}, {"o": {"a": 1}}, tools=tools) == UNEXPECTED
 
 
+def test_defaults_inside_lists_and_behind_references() -> None:
+    definitions = {"Filter": {"type": "object", "properties": {"v": {}, "op": {"default": "="}}}}
+    filter_or_none = {"anyOf": [{"$ref": "#/$defs/Filter"}, {"type": "null"}], "default": None}
+    properties = {"one": filter_or_none, "all": {"items": {"$ref": "#/$defs/Filter"}}, "inner": {"$ref": "#"}}
+    tools = [{"name": "t", "input_schema": {"$defs": definitions, "properties": properties}}]
+    assert kinds({"all": [{"v": 1}, {"v": 2, "op": "="}]}, {"all": [{"v": 1}, {"v": 2}]}, tools=tools) == {}
+    assert kinds({"one": {"v": 1, "op": "="}}, {"one": {"v": 1}}, tools=tools) == {}
+    assert kinds({"inner": {"one": None}}, {"inner": {}}, tools=tools) == {}
+    assert kinds({"all": [{"op": "<"}]}, {"all": [{}]}, tools=tools) == UNEXPECTED
+
+
+def test_a_number_in_a_text_may_be_as_far_off_as_a_number_and_a_truth_may_not() -> None:
+    rules = {"coerce": True, "tolerance": 1}
+    assert kinds({"x": "5.5"}, {"x": 5}, rules) == {}
+    assert kinds({"x": "true"}, {"x": False}, rules) == TYPE
+    assert kinds({"x": 0}, {"x": True}, rules) == TYPE
+
+
+@pytest.mark.parametrize("glob", ["filters[0].id", "filters[*].id", "filters.*.id"])
+def test_what_does_not_count_may_be_written_as_misses_show_it(glob: str) -> None:
+    assert kinds({"filters": [{"id": 1}]}, {"filters": [{"id": 2}]}, {"ignore": [glob]}) == {}
+
+
 def test_rules_of_one_tool_hold_over_those_of_all() -> None:
     called = [ToolCall("a", {"x": 1, "id": 5}), ToolCall("b", {"x": 1, "id": 5})]
     expected = [ToolCall("a", {"x": 1}), ToolCall("b", {"x": 1})]

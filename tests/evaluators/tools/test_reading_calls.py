@@ -222,6 +222,31 @@ def test_calls_in_the_text_of_a_model_without_tools(text: str) -> None:
     assert tool_calls(text) == [CATS]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here: {"name": "search", "arguments": {"query": "cats"}} and {"name": "log", "arguments": {}}.',
+        'Sure:\n[{"name": "search", "arguments": {"query": "cats"}},\n {"name": "log", "arguments": {}}]',
+        '{"name": "search",\n "arguments": {"query": "cats"}}{"name": "log", "arguments": {}}',
+    ],
+)
+def test_calls_between_words_and_behind_each_other(text: str) -> None:
+    assert tool_calls(text) == [ToolCall("search", {"query": "cats"}), ToolCall("log", {})]
+
+
+def test_a_broken_call_among_words_is_told_of_and_json_that_is_no_call_is_not() -> None:
+    broken = '{"name": "log", "arguments": {"a": }}'
+    assert tool_calls(f'The city {{"name": "Bern"}}: {{"name": "search", "arguments": {{}}}}\n{broken}') == [
+        ToolCall("search", {}),
+        ToolCall("log", broken, unparsed=True),
+    ]
+
+
+def test_a_prompt_that_gemini_blocks_calls_nothing() -> None:
+    assert tool_calls({"promptFeedback": {"blockReason": "SAFETY"}}) == []
+    assert tool_calls(SimpleNamespace(candidates=None, prompt_feedback=SimpleNamespace(block_reason=1))) == []
+
+
 def test_a_text_without_json_calls_nothing() -> None:
     assert tool_calls("I cannot help with that.") == []
     assert tool_calls("[1] says otherwise, {as is known}.") == []

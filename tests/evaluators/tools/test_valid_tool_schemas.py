@@ -33,6 +33,14 @@ def problems(*tools: Any, provider: Any = None) -> list[str]:
     return found
 
 
+def test_a_tool_without_arguments_still_has_a_schema_for_anthropic() -> None:
+    plain = {"name": "now", "description": "The time."}
+    assert problems(plain, provider="openai") == []
+    assert problems(plain, provider="anthropic") == [
+        "now: anthropic needs an input_schema, also of a tool without arguments"
+    ]
+
+
 @pytest.mark.parametrize("shape", ["anthropic", "openai", "gemini"])
 def test_sound_tools_have_no_problems(shape: str) -> None:
     assert problems(tool(shape)) == []
@@ -50,6 +58,23 @@ def test_sound_tools_have_no_problems(shape: str) -> None:
         (
             tool(required=["qeury"]),
             "search: 'qeury' is required and not among the properties; did you mean 'query'?",
+        ),
+        (
+            {"name": "f", "description": "d", "input_schema": {"type": "object", "required": ["a"]}},
+            "f: 'a' is required and not among the properties",
+        ),
+        (
+            tool(properties={"query": {"description": "q", "enum": []}}),
+            "search: properties.query: its enum has no values",
+        ),
+        (
+            tool(properties={"query": {"description": "q", "$ref": "#/$defs/Query"}}),
+            "search: properties.query: it refers to #/$defs/Query, which is not there",
+        ),
+        (
+            tool(properties={"query": {"description": "q", "pattern": "("}}),
+            "search: properties.query: its pattern is not a regular expression: missing ), unterminated"
+            " subpattern at position 0",
         ),
         (
             tool(properties={**PROPERTIES, "ids": {"type": "array", "description": "ids"}}),

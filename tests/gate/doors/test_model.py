@@ -299,6 +299,18 @@ async def test_a_key_of_unusual_form_is_not_shown_either() -> None:
         await model.generate("Hi")
 
 
+async def test_a_word_in_place_of_a_key_is_not_taken_out_of_what_is_told() -> None:
+    model = open_model(
+        "openai-compatible/m@http://h/v1",
+        connection=connection(replying(400, {"error": {"message": "Of the tools, none fits."}})),
+        environ={},
+        api_key="none",
+    )
+
+    with pytest.raises(ModelError, match="none fits"):
+        await model.generate("Hi")
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [

@@ -12,7 +12,7 @@ from evalve import metrics
 from evalve.errors import OptionError
 from evalve.evaluators.declaring import evaluator
 from evalve.evaluators.json_schemas import imported
-from evalve.evaluators.tools.definitions import ToolDefinition, definitions
+from evalve.evaluators.tools.definitions import ToolDefinition, definitions, referred_to
 from evalve.evaluators.tools.schemas import standard_types
 from evalve.jsontext import as_text
 from evalve.options import suggestion
@@ -136,6 +136,8 @@ def _of_tool(tool: ToolDefinition, place: int, providers: Sequence[str]) -> Iter
     for provider in providers:
         yield from _of_provider(tool, shown, provider)
     if tool.schema is None and tool.shape in ("openai", "gemini", "plain"):
+        if "anthropic" in providers:
+            yield Problem(shown, "", "anthropic needs an input_schema, also of a tool without arguments")
         return  # a function without parameters
     yield from _of_schema(tool, shown)
 
@@ -207,20 +209,36 @@ def _of_schema(tool: ToolDefinition, shown: str) -> Iterator[Problem]:
         yield Problem(shown, "", f'the type of its schema is "object"; got {as_text(schema.get("type"))}')
     yield from _of_json_schema(schema, shown)
     for path, one in _inside(schema):
-        members = _members(one)
-        required = one.get("required")
-        for name in required if isinstance(required, list) and "properties" in one else ():
-            if name not in members:
-                hint = suggestion(str(name), members)
-                yield Problem(shown, path, f"{name!r} is required and not among the properties{hint}")
-        if one.get("type") == "array" and "items" not in one and "prefixItems" not in one:
-            yield Problem(shown, path, "an array does not say what its items are")
-        default, allowed = one.get("default"), one.get("enum")
-        if "default" in one and isinstance(allowed, list) and default not in allowed:
-            yield Problem(shown, path, f"the default {as_text(default)} is none of the enum")
+        yield from (Problem(shown, path, text) for text in _of_part(one, schema))
     for name, one in (schema.get("properties") or {}).items() if _members(schema) else ():
         if isinstance(one, Mapping) and not str(one.get("description") or "").strip() and "$ref" not in one:
             yield Problem(shown, f"properties.{name}", "it has no description")
+
+
+def _of_part(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with one schema of those in it, beyond what JSON Schema itself minds."""
+    members, required = _members(one), one.get("required")
+    lists_members = "properties" in one or (
+        one.get("type") == "object" and not one.keys() & {"$ref", *_SEVERAL}
+    )
+    for name in required if isinstance(required, list) and lists_members else ():
+        if name not in members:
+            hint = suggestion(str(name), members)
+            yield f"{name!r} is required and not among the properties{hint}"
+    if one.get("type") == "array" and "items" not in one and "prefixItems" not in one:
+        yield "an array does not say what its items are"
+    allowed = one.get("enum")
+    if isinstance(allowed, list) and not allowed:
+        yield "its enum has no values"
+    elif "default" in one and isinstance(allowed, list) and one["default"] not in allowed:
+        yield f"the default {as_text(one['default'])} is none of the enum"
+    reference = one.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/") and referred_to(whole, reference) is None:
+        yield f"it refers to {reference}, which is not there"
+    try:
+        re.compile(one["pattern"] if isinstance(one.get("pattern"), str) else "")
+    except re.error as error:
+        yield f"its pattern is not a regular expression: {error}"
 
 
 def _of_json_schema(schema: Mapping[str, Any], shown: str) -> Iterator[Problem]:

@@ -24,6 +24,9 @@ _LOOSE = str.maketrans({**dict.fromkeys(" ,./-_*^"), "'": '"'})
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
+_ITEM = re.compile(r"\[(\d+|\*)\]")
+_SINGLE = (str, int, float, bool)
+
 Found = tuple[Kind, Path, Callable[[], str]]
 """Kind, path, and the reason: told only where it is asked for, since most calls are compared with many."""
 
@@ -87,6 +90,8 @@ class _Comparison:
     def __init__(self, rules: ArgumentRules) -> None:
         self._rules = rules
         self._takes_more = rules.compare == "subset"
+        # `filters[0].id`, as misses show it, is a class of characters to a glob
+        self._globs = [*rules.ignore, *(_ITEM.sub(r".\1", glob) for glob in rules.ignore if "[" in glob)]
 
     def item(
         self, called: Mapping[str, Any], expected: Mapping[str, Any], name: str, above: Path
@@ -110,6 +115,8 @@ class _Comparison:
     def value(self, called: Any, expected: Any, path: Path) -> Iterator[Found]:
         if self._is_ignored(path):
             return
+        if type(called) is type(expected) in _SINGLE and called == expected:
+            return  # by any rules; of three hundred calls with three hundred, this halves the time
         expected = as_matcher(expected)
         if isinstance(expected, Mapping) and isinstance(called, Mapping):
             for name in dict.fromkeys([*expected, *called]):
@@ -163,12 +170,20 @@ class _Comparison:
 
     def _equals(self, called: Any, expected: Any) -> bool:
         if _type(called) != _type(expected):
-            return self._rules.coerce and _coerced_equal(called, expected)
+            return self._rules.coerce and self._are_coerced_equal(called, expected)
         if _is_number(expected):
             return _is_near(called, expected, self._rules.tolerance, self._rules.relative)
         if isinstance(expected, str) and self._rules.loose_text:
             return loose(called) == loose(expected)
         return bool(called == expected)
+
+    def _are_coerced_equal(self, called: Any, expected: Any) -> bool:
+        first, second = _as_number(called), _as_number(expected)
+        if first is None or second is None:
+            return False
+        if _is_truth(called) or _is_truth(expected):
+            return first == second
+        return _is_near(first, second, self._rules.tolerance, self._rules.relative)
 
     def _miss(self, called: Any, expected: Any, path: Path) -> Found:
         wanted, given = _type_wanted(expected), _type(called)
@@ -181,7 +196,7 @@ class _Comparison:
         if not self._rules.ignore:
             return False
         dotted = ".".join(map(str, path))
-        return any(fnmatchcase(dotted, glob) for glob in self._rules.ignore)
+        return any(fnmatchcase(dotted, glob) for glob in self._globs)
 
 
 def _accepts(check: Callable[[Any], Any], called: Any) -> bool:
@@ -264,21 +279,18 @@ def _is_near(called: Any, expected: Any, tolerance: float, relative: float) -> b
         return False
 
 
-def _coerced_equal(called: Any, expected: Any) -> bool:
-    first, second = _as_number(called), _as_number(expected)
-    return first is not None and second is not None and first == second
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ("true", "false"))
 
 
 def _as_number(value: Any) -> int | float | None:
     """`"5"` as 5, true and `"true"` as 1; `None` for what is no number in any spelling."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int | float):
-        return value
+    if isinstance(value, bool | int | float):
+        return int(value) if isinstance(value, bool) else value
     if not isinstance(value, str):
         return None
     text = value.strip()
-    if text.lower() in ("true", "false"):
+    if _is_truth(text):
         return int(text.lower() == "true")
     if not _NUMBER.fullmatch(text):
         return None

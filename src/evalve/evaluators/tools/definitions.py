@@ -90,3 +90,11 @@ def _openai(function: Mapping[str, Any], *, strict: bool) -> ToolDefinition:
     return ToolDefinition(
         function.get("name"), function.get("parameters"), function.get("description"), "openai", strict
     )
+
+
+def referred_to(schema: Any, reference: str) -> Any:
+    """What `#/$defs/Filter` is in the schema; `None` where it is not there."""
+    found = schema
+    for name in filter(None, reference.removeprefix("#").split("/")):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -99,7 +99,7 @@ def _f1(common: int, called: int, expected: int) -> float:
 
 def examine(called: Sequence[ToolCall], expected: Sequence[ToolCall], standard: Standard) -> Examination:
     _check_forbidden(expected, standard.forbidden)
-    compared = _all_compared(called, expected, standard)
+    compared = _as_expected(called, expected, standard) or _all_compared(called, expected, standard)
     pairs = _aligned(compared, len(expected), len(called), has_order=standard.has_order)
     of_pairs = [compared[pair] for pair in pairs]
     shares = [one.share for one in of_pairs]
@@ -134,6 +134,25 @@ def is_named(call: ToolCall, expected: ToolCall) -> bool:
     if call.name == expected.name:
         return True
     return ("*" in expected.name or "?" in expected.name) and fnmatchcase(call.name, expected.name)
+
+
+def _as_expected(
+    called: Sequence[ToolCall], expected: Sequence[ToolCall], standard: Standard
+) -> dict[tuple[int, int], Compared]:
+    """Each call with the one in its place, where all are right: no other assignment could be better.
+
+    Without it, three hundred calls that are all right would be compared with three hundred each.
+    """
+    found: dict[tuple[int, int], Compared] = {}
+    if len(called) != len(expected):
+        return found
+    for place, (made, wanted) in enumerate(zip(called, expected, strict=True)):
+        if not is_named(made, wanted) or standard.forbids(made):
+            return {}
+        one = found[place, place] = _compared(made, wanted, standard)
+        if one.found or one.share < 1:
+            return {}
+    return found
 
 
 def _all_compared(

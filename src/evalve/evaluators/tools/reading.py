@@ -34,6 +34,9 @@ _NAME = re.compile(r"[\w.:/*?-]{1,200}")
 _FENCE = re.compile(r"```(?:json|tool_call|tool_code)?\s*\n(.*?)```", re.DOTALL)
 _TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _NAMED = re.compile(r'"(?:name|tool|tool_name)"\s*:\s*"([^"]+)"')
+_BEGINS = re.compile(r'\{\s*"|\[\s*\{\s*"')
+_BEGINS_CALL = re.compile(r'[\[{\s]*"(?:name|tool|tool_name)"\s*:\s*"([^"]+)"')
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def tool_calls(given: Any) -> list[ToolCall]:
@@ -161,7 +164,8 @@ _SHAPES: Sequence[tuple[Any, Any]] = (
 def _is_without_calls(given: Any) -> bool:
     """A message, a block, an event or an answer that calls nothing."""
     known = ("role", "type", "kind", "text", "tool_calls", "stop_reason", "jsonrpc")
-    return any(field(given, name) is not None for name in known)
+    refused = ("promptFeedback", "prompt_feedback")  # Gemini has no candidates for a prompt that it blocks
+    return any(field(given, name) is not None for name in (*known, *refused))
 
 
 # -- text --------------------------------------------------------------------------------------------
@@ -197,7 +201,8 @@ def _in_json(text: str, are_expected: bool) -> Iterator[ToolCall]:
     try:
         value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
-        yield from list(_in_lines(text)) or _unreadable(text)
+        found = _in_prose(text)
+        yield from _unreadable(text) if found is None else found
         return
     if are_expected:
         yield from _in_any(value, nested=True, are_expected=True)
@@ -237,6 +242,27 @@ def _holds_calls(value: Any) -> bool:
     if is_plain_call(value) and not has_arguments(value):
         return value.keys() <= {"name", "id", "type"}
     return any(holds(value) for holds, _ in _SHAPES)
+
+
+def _in_prose(text: str) -> list[ToolCall] | None:
+    """Calls between words, or one behind another; `None` where nothing in it can be read."""
+    calls, end = list[ToolCall](), -1
+    for begins in _BEGINS.finditer(text):
+        start = begins.start()
+        if start < end:
+            continue  # inside what was read already
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            if named := _BEGINS_CALL.match(text, start):
+                end = named.end()
+                calls.append(ToolCall(named[1], text[start:].partition("\n\n")[0], unparsed=True))
+            continue
+        is_alone = not (text[:start].rpartition("\n")[2] + text[end:].partition("\n")[0]).strip()
+        for one in value if isinstance(value, list) else [value]:
+            if _holds_calls(one) and (is_alone or not is_plain_call(one) or has_arguments(one)):
+                calls += _in_object(one, are_expected=False)
+    return calls if end >= 0 else None
 
 
 def _unreadable(text: str) -> Iterator[ToolCall]:

@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from evalve.gate.batches.resource import BatchResource, encoded, headers_of
 from evalve.gate.batches.shapes import Lane, Result, Seen, one_line
 from evalve.gate.messages import Call, Reply, Request
 
@@ -13,13 +14,13 @@ _PERMANENT = frozenset(
     {"invalid_request_error", "not_found_error", "permission_error", "request_too_large", "billing_error"}
 )
 _STATUS = {"not_found_error": 404, "permission_error": 403, "request_too_large": 413, "billing_error": 402}
-_PAGE = 100
 
 
-class AnthropicBatches:
+class AnthropicBatches(BatchResource):
     """The whole batch is the body of one POST."""
 
     name = "anthropic"
+    after_name = "after_id"
     one_model = False
     largest = 100_000
     largest_bytes = 250 * 1024 * 1024
@@ -47,32 +48,33 @@ class AnthropicBatches:
         return ""
 
     def create(self, lane: Lane, *, intent: str, file_id: str) -> Request:
-        return Request("POST", f"{lane.url}/batches", _headers(lane), b"")
+        return Request("POST", self.batches_url(lane), headers_of(lane), b"")
 
-    def look(self, lane: Lane, batch_id: str) -> Request:
-        return Request("GET", f"{lane.url}/batches/{batch_id}", _headers(lane), b"")
+    def batches_url(self, lane: Lane) -> str:
+        return f"{lane.url}/batches"
 
-    def cancel(self, lane: Lane, batch_id: str) -> Request:
-        return Request("POST", f"{lane.url}/batches/{batch_id}/cancel", _headers(lane), b"")
-
-    def listing(self, lane: Lane, *, after: str) -> Request:
-        more = f"&after_id={after}" if after else ""
-        return Request("GET", f"{lane.url}/batches?limit={_PAGE}{more}", _headers(lane), b"")
-
-    def page(self, lane: Lane, reply: Reply) -> tuple[list[Seen], str]:
-        body = json.loads(reply.body)
-        batches = [_seen(lane, one) for one in body["data"]]
-        return batches, batches[-1].id if body.get("has_more") and batches else ""
-
-    def seen(self, lane: Lane, reply: Reply) -> Seen:
-        return _seen(lane, json.loads(reply.body))
+    def seen_in(self, lane: Lane, said: dict[str, Any]) -> Seen:
+        counts = said.get("request_counts") or {}
+        status = str(said["processing_status"])
+        ended = status == "ended"
+        # not the address that it names: behind a proxy, there is another
+        urls = (f"{lane.url}/batches/{said['id']}/results",) if ended else ()
+        return Seen(
+            id=str(said["id"]),
+            has_ended=ended,
+            status=status,
+            count=sum(int(count) for count in counts.values()),
+            created_s=_instant_s(said["created_at"]),
+            expires_s=_instant_s(said["expires_at"]) if said.get("expires_at") else None,
+            result_urls=urls,
+        )
 
     def result(self, line: bytes) -> Result:
         said = json.loads(line)
         custom_id, result = str(said["custom_id"]), said["result"]
         match result["type"]:
             case "succeeded":
-                return Result(custom_id, "succeeded", 200, _encoded(result["message"]))
+                return Result(custom_id, "succeeded", 200, encoded(result["message"]))
             case "errored":
                 return _errored(custom_id, result.get("error") or {})
             case "expired":
@@ -85,35 +87,11 @@ class AnthropicBatches:
 def _errored(custom_id: str, said: dict[str, Any]) -> Result:
     error = said.get("error") if isinstance(said.get("error"), dict) else said
     kind = str((error or {}).get("type"))
-    body = _encoded(said if said.get("type") == "error" else {"type": "error", "error": error})
+    body = encoded(said if said.get("type") == "error" else {"type": "error", "error": error})
     if kind in _PERMANENT:
         return Result(custom_id, "invalid", _STATUS.get(kind, 400), body)
     return Result(custom_id, "errored", 500, body)
 
 
-def _seen(lane: Lane, said: dict[str, Any]) -> Seen:
-    counts = said.get("request_counts") or {}
-    status = str(said["processing_status"])
-    ended = status == "ended"
-    urls = (f"{lane.url}/batches/{said['id']}/results",) if ended else ()  # also behind a proxy's address
-    return Seen(
-        id=str(said["id"]),
-        has_ended=ended,
-        status=status,
-        count=sum(int(count) for count in counts.values()),
-        created_s=_instant_s(said["created_at"]),
-        expires_s=_instant_s(said["expires_at"]) if said.get("expires_at") else None,
-        result_urls=urls,
-    )
-
-
 def _instant_s(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-def _headers(lane: Lane) -> dict[str, str]:
-    return {**dict(lane.headers), "content-type": "application/json"}
-
-
-def _encoded(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -22,6 +22,10 @@ class Gathered:
     """Those of them that are not collected."""
 
 
+Found = Literal["", "uncounted", "counted"]
+"""What is known of an answer in the cache: nothing, that it came for this sample, and that a run has counted
+what it cost, although the sample has no record of it."""
+
 Fate = Literal["answer", "failed", "cancelled", "again", "live"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from evalve.gate.batches.resource import BatchResource, encoded, headers_of
 from evalve.gate.batches.shapes import Kind, Lane, Result, Seen, one_line
 from evalve.gate.messages import Call, Reply, Request
 
@@ -13,13 +14,13 @@ _OVER = frozenset({"completed", "expired", "cancelled", "failed"})
 _INTENT = "evalve_intent"
 _CLIENT_ERRORS, _SERVER_ERRORS = 400, 500
 _TRY_AGAIN = (408, 409, 429)
-_PAGE = 100
 
 
-class OpenAIBatches:
+class OpenAIBatches(BatchResource):
     """Chat Completions, Responses and Embeddings, on OpenAI's host or any that has its batches."""
 
     name = "openai"
+    after_name = "after"
     one_model = True
     largest = 50_000
     largest_bytes = 195 * 1024 * 1024
@@ -43,7 +44,7 @@ class OpenAIBatches:
         return b"", b"\n", b"\n"
 
     def upload(self, lane: Lane) -> Request | None:
-        return Request("POST", f"{_base(lane)}/files", _headers(lane), b"")
+        return Request("POST", f"{_base(lane)}/files", dict(lane.headers), b"")
 
     def uploaded(self, reply: Reply) -> str:
         return str(json.loads(reply.body)["id"])
@@ -55,36 +56,39 @@ class OpenAIBatches:
             "completion_window": "24h",
             "metadata": {_INTENT: intent},
         }
-        headers = {**_headers(lane), "content-type": "application/json"}
-        return Request("POST", f"{_base(lane)}/batches", headers, json.dumps(body).encode())
+        return Request("POST", self.batches_url(lane), headers_of(lane), json.dumps(body).encode())
 
-    def look(self, lane: Lane, batch_id: str) -> Request:
-        return Request("GET", f"{_base(lane)}/batches/{batch_id}", _headers(lane), b"")
+    def batches_url(self, lane: Lane) -> str:
+        return f"{_base(lane)}/batches"
 
-    def cancel(self, lane: Lane, batch_id: str) -> Request:
-        return Request("POST", f"{_base(lane)}/batches/{batch_id}/cancel", _headers(lane), b"")
-
-    def listing(self, lane: Lane, *, after: str) -> Request:
-        more = f"&after={after}" if after else ""
-        return Request("GET", f"{_base(lane)}/batches?limit={_PAGE}{more}", _headers(lane), b"")
-
-    def page(self, lane: Lane, reply: Reply) -> tuple[list[Seen], str]:
-        body = json.loads(reply.body)
-        batches = [_seen(lane, one) for one in body["data"]]
-        return batches, batches[-1].id if body.get("has_more") and batches else ""
-
-    def seen(self, lane: Lane, reply: Reply) -> Seen:
-        return _seen(lane, json.loads(reply.body))
+    def seen_in(self, lane: Lane, said: dict[str, Any]) -> Seen:
+        status = str(said["status"])
+        files = (said.get("output_file_id"), said.get("error_file_id"))
+        errors = ((said.get("errors") or {}).get("data")) or []
+        codes = {str(one.get("code")) for one in errors}
+        told = "; ".join(str(one.get("message") or one.get("code")) for one in errors[:3])
+        return Seen(
+            id=str(said["id"]),
+            has_ended=status in _OVER,
+            status=status,
+            count=int((said.get("request_counts") or {}).get("total") or 0),
+            created_s=float(said["created_at"]),
+            expires_s=float(said["expires_at"]) if said.get("expires_at") else None,
+            result_urls=tuple(f"{_base(lane)}/files/{file}/content" for file in files if file),
+            intent=(said.get("metadata") or {}).get(_INTENT),
+            queue_is_full=status == "failed" and "token_limit_exceeded" in codes,
+            failure=(told or "it failed, and does not say why") if status == "failed" else "",
+        )
 
     def result(self, line: bytes) -> Result:
         said = json.loads(line)
         custom_id, response, error = str(said["custom_id"]), said.get("response"), said.get("error")
         if isinstance(response, dict) and response.get("status_code"):
             status = int(response["status_code"])
-            return Result(custom_id, _kind_by(status), status, _encoded(response.get("body")))
+            return Result(custom_id, _kind_by(status), status, encoded(response.get("body")))
         code = str((error or {}).get("code"))
         kind: Kind = {"batch_expired": "expired", "batch_cancelled": "canceled"}.get(code, "errored")  # type: ignore[assignment]
-        return Result(custom_id, kind, _SERVER_ERRORS, _encoded({"error": error}))
+        return Result(custom_id, kind, _SERVER_ERRORS, encoded({"error": error}))
 
 
 def endpoint_of(url: str) -> str:
@@ -98,33 +102,5 @@ def _kind_by(status: int) -> Kind:
     return "errored" if status >= _SERVER_ERRORS or status in _TRY_AGAIN else "invalid"
 
 
-def _seen(lane: Lane, said: dict[str, Any]) -> Seen:
-    status = str(said["status"])
-    files = (said.get("output_file_id"), said.get("error_file_id"))
-    errors = ((said.get("errors") or {}).get("data")) or []
-    codes = {str(one.get("code")) for one in errors}
-    told = "; ".join(str(one.get("message") or one.get("code")) for one in errors[:3])
-    return Seen(
-        id=str(said["id"]),
-        has_ended=status in _OVER,
-        status=status,
-        count=int((said.get("request_counts") or {}).get("total") or 0),
-        created_s=float(said["created_at"]),
-        expires_s=float(said["expires_at"]) if said.get("expires_at") else None,
-        result_urls=tuple(f"{_base(lane)}/files/{file}/content" for file in files if file),
-        intent=(said.get("metadata") or {}).get(_INTENT),
-        queue_is_full=status == "failed" and "token_limit_exceeded" in codes,
-        failure=(told or "it failed, and does not say why") if status == "failed" else "",
-    )
-
-
 def _base(lane: Lane) -> str:
     return lane.url[: -len(next(end for end in _ENDPOINTS if lane.url.endswith(end)))]
-
-
-def _headers(lane: Lane) -> dict[str, str]:
-    return dict(lane.headers)
-
-
-def _encoded(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.contracts import SAMPLE
-from evalve.gate.batches.asked import Asked, Delivery, Gathered
+from evalve.gate.batches.asked import Asked, Delivery, Found, Gathered
 from evalve.gate.batches.drafts import Draft, remove_strays
 from evalve.gate.batches.minding import Minder, Pace
 from evalve.gate.batches.runs import RunBatches
@@ -67,8 +67,8 @@ class BatchQueue:
         self._minding: set[str] = set()
         self.is_gathering = False
         self._gathered: Gathered | None = None
-        self._undelivered: dict[tuple[str, int], str] = {}
-        """What earlier runs asked for and were not given."""
+        self._unrecorded: dict[tuple[str, int], tuple[str, bool]] = {}
+        """What samples of earlier runs asked for that have no record; and whether a run has counted it."""
 
     # -- several runs, one after another, that share their batches
 
@@ -111,7 +111,7 @@ class BatchQueue:
             if not self._runs:
                 self.store.forget_older_than(_FORGET_AFTER_S)
                 remove_strays(self.store)
-                self._undelivered = self.store.undelivered()
+                self._unrecorded = self.store.unrecorded()
             self._runs.append(run)
         return run
 
@@ -206,20 +206,21 @@ class BatchQueue:
 
     def _report_if_changed(self, asked: Asked, run: RunBatches) -> None:
         place = (asked.attempt, asked.place)
-        known = self._undelivered.get(place)
-        if known is not None and known != asked.key:
-            del self._undelivered[place]
+        known, _ = self._unrecorded.get(place, (asked.key, False))
+        if known != asked.key:
+            del self._unrecorded[place]
             run.changed += 1
-            self.store.note_delivered([known])
+            self.store.note_recorded([known])
             run.tell_changed()
 
-    def found(self, attempt: str, place: int, key: str) -> bool:
-        """A replayed sample has its answer from the cache; whether it is the first to have it."""
-        if self._undelivered.get((attempt, place)) != key:
-            return False
+    def found(self, attempt: str, place: int, key: str) -> Found:
+        """A replayed sample has its answer from the cache: whether it came for it, and who has counted it."""
+        known, is_counted = self._unrecorded.get((attempt, place), ("", False))
+        if known != key:
+            return ""
         with self._lock:
-            self._undelivered.pop((attempt, place), None)
-        return True
+            self._unrecorded.pop((attempt, place), None)
+        return "counted" if is_counted else "uncounted"
 
     # -- on the background loop
 

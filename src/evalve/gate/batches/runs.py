@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from evalve.gate.batches.asked import GATHERED, Asked, Delivery
+from evalve.gate.batches.asked import GATHERED, Asked, Delivery, Found
 from evalve.gate.batches.store import BatchRow
 from evalve.gate.messages import Call, Request
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evalve.gate.batches.queue import BatchQueue
 
 _LOG = logging.getLogger(__name__)
-_USED_AT_ONCE = 250
+_NOTED_AT_ONCE = 250
 _TOLD_FOR_S = 1.0
 
 
@@ -36,7 +36,9 @@ class RunBatches:
         self.live: dict[str, int] = {}
         """Calls that could not go in a batch, by the reason."""
         self.sent_again = 0
-        self._used: list[str] = []
+        self._given: dict[str, None] = {}
+        """What samples have that are not recorded."""
+        self._recorded: list[str] = []
         self._told, self._told_s = "", 0.0
         self.tell: Callable[[str], None] = lambda text: _LOG.warning("%s", text)
 
@@ -61,7 +63,7 @@ class RunBatches:
             if came.fate != "again":
                 return came
 
-    def found(self, attempt: str, place: int, key: str) -> bool:
+    def found(self, attempt: str, place: int, key: str) -> Found:
         return self._queue.found(attempt, place, key)
 
     def quiet(self) -> str:
@@ -72,19 +74,26 @@ class RunBatches:
         self._queue.close_if_quiet()
         return ""
 
-    def was_used(self, key: str) -> None:
-        """The sample that has the answer is recorded, with what it cost. From any thread."""
-        self._used.append(key)
-        if len(self._used) >= _USED_AT_ONCE:
-            self._note_used()
+    def given(self, key: str) -> None:
+        """A sample has the answer, and the run has counted what it cost, whatever becomes of the sample."""
+        self._given[key] = None
 
-    def _note_used(self) -> None:
-        used, self._used = self._used, []
-        if used:
-            self._queue.store.note_delivered(used)
+    def was_recorded(self, key: str) -> None:
+        """The sample that has the answer is recorded, with what it cost. From any thread."""
+        self._given.pop(key, None)
+        self._recorded.append(key)
+        if len(self._recorded) >= _NOTED_AT_ONCE:
+            self._note_recorded()
+
+    def _note_recorded(self) -> None:
+        recorded, self._recorded = self._recorded, []
+        if recorded:
+            self._queue.store.note_recorded(recorded)
 
     def leave(self) -> None:
-        self._note_used()
+        self._note_recorded()
+        if self._given:
+            self._queue.store.note_counted(list(self._given))
         self._queue.leave(self)
 
     def open_batches(self) -> list[BatchRow]:

@@ -39,7 +39,8 @@ CREATE TABLE IF NOT EXISTS requests (
     PRIMARY KEY (intent, number)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS requests_by_key ON requests (key);
-CREATE INDEX IF NOT EXISTS requests_by_attempt ON requests (attempt, place) WHERE delivered = 0;
+DROP INDEX IF EXISTS requests_by_attempt;
+CREATE INDEX IF NOT EXISTS unrecorded ON requests (attempt, place) WHERE delivered < 2;
 """
 
 
@@ -160,10 +161,19 @@ class BatchStore:
             )
             return done.rowcount
 
-    def note_delivered(self, keys: Sequence[str]) -> None:
+    def note_counted(self, keys: Sequence[str]) -> None:
+        """A run has given them to samples, and counts what they cost; the samples may have to be replayed."""
+        self._delivered(keys, 1)
+
+    def note_recorded(self, keys: Sequence[str]) -> None:
+        """The samples that asked for them are recorded, or will never ask for them again."""
+        self._delivered(keys, 2)
+
+    def _delivered(self, keys: Sequence[str], level: int) -> None:
         with self._transaction() as connection:
             connection.executemany(
-                "UPDATE requests SET delivered = 1 WHERE key = ?", [(bytes.fromhex(key),) for key in keys]
+                "UPDATE requests SET delivered = ? WHERE key = ? AND delivered < ?",
+                [(level, bytes.fromhex(key), level) for key in keys],
             )
 
     def note_cancelled(self, intent: str) -> None:
@@ -234,13 +244,15 @@ class BatchStore:
     def times_batched(self, key: str) -> int:
         return len(self._read("SELECT intent FROM requests WHERE key = ?", (bytes.fromhex(key),)))
 
-    def undelivered(self) -> dict[tuple[str, int], str]:
-        """What attempts asked for and have not been given, by attempt and place."""
+    def unrecorded(self) -> dict[tuple[str, int], tuple[str, bool]]:
+        """What attempts without a record asked for, by attempt and place; whether a run has counted it."""
         rows = self._read(
-            "SELECT attempt, place, key FROM requests WHERE delivered = 0 AND attempt != ''"
+            "SELECT attempt, place, key, delivered FROM requests WHERE delivered < 2 AND attempt != ''"
             " AND (kind IS NULL OR kind = 'succeeded')"
         )
-        return {(attempt, place): bytes(key).hex() for attempt, place, key in rows}
+        return {
+            (attempt, place): (bytes(key).hex(), delivered > 0) for attempt, place, key, delivered in rows
+        }
 
     def requests(self, intent: str) -> Iterator[RequestRow]:
         """In the order in which they were asked."""

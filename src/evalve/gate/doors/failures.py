@@ -9,6 +9,7 @@ from typing import NoReturn
 from evalve.errors import MissingKey, ModelError, StreamBroken
 from evalve.gate.doors.naming import Target
 from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, SendError, StreamedReply, Withheld
+from evalve.secrecy import SHORTEST_SECRET
 
 NOT_AN_ANSWER = Problem("no_answer", "what came does not have the form of an answer")
 
@@ -46,7 +47,7 @@ def _error(
 ) -> ModelError:
     who = "" if problem.message.startswith(f"{target.name} ") else f"{target.name}: "
     told = f"{who}{problem.message}{_advice(target, problem)}"
-    if target.api_key:
+    if target.api_key and len(target.api_key) >= SHORTEST_SECRET:  # "none", for one, is a word
         told = told.replace(target.api_key, "[key]")
     return failure(told, kind=problem.kind, status=problem.status or status, model=target.model)
 
