@@ -805,11 +805,6 @@ class SampleContext:
         if self.keep is not None:
             await self.keep(self)
 
-    @property
-    def in_batches(self) -> bool:
-        """Whether its calls wait for batches: then others may hold what they were lent without a slot."""
-        return getattr(self.account, "batches", None) is not None
-
     def parked(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]:
         """Wait for what is not the sample's own work.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -368,6 +368,7 @@ class _Job:
     actual: Cost
     version: int = 0
     start_s: float = 0.0
+    sent: Mapping[Dimension, Sent] = field(default_factory=dict)
     is_retried: bool = False
 
 
@@ -435,7 +436,7 @@ class World:
             return
         job = event.job or self._jobs.pop()
         (booking,) = self._apply(event, [], [job.cost])
-        job.version, job.start_s = booking.version, booking.start_s
+        job.version, job.start_s, job.sent = booking.version, booking.start_s, booking.sent
         self.at(booking.start_s, "wake", event.process, job)
 
     def _wake(self, event: _Event) -> None:
@@ -468,6 +469,7 @@ class World:
             True,
             refusal,
             event.job.version,
+            event.job.sent,
         )
         self._apply(event, [settlement], [])
         event.job.is_retried = True

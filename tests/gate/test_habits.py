@@ -150,6 +150,39 @@ def test_a_few_calls_in_ten_seconds_are_found_out_too(per_s: float, counting: Co
     held(Habits(per_s, 10.0, counting, headers="absent"), processes=1, most_wall=1.20)
 
 
+@pytest.mark.parametrize(
+    "habits",
+    [
+        Habits(1.0, 10.0, headers="absent"),
+        Habits(2.0, 10.0, headers="absent", retry_after="exact"),
+        Habits(5.0, 1.0, headers="absent"),
+        Habits(16.7, 10.0, "sliding", headers="absent", retry_after="exact"),
+        Habits(5.0, 10.0, "sliding", headers="absent", retry_after="date"),
+        Habits(5.0, 1.0, "sliding", headers="bucket", retry_after="exact"),
+    ],
+    ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.retry_after}",
+)
+def test_slow_limits_are_found_out_with_as_few_refusals(habits: Habits) -> None:
+    held(habits, processes=1, most_wall=1.20 if habits.headers == "absent" else 1.10)
+
+
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_what_processes_sent_that_ended_before_a_window_was_found_is_found_out_too(
+    counting: Counting,
+) -> None:
+    held(Habits(1.0, 10.0, counting, headers="absent"), processes=4, most_wall=1.20)
+
+
+def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared() -> None:
+    """What remains of it does not rise while calls go on evenly, as where others take what flows in."""
+    habits = Habits(200.0, 1.0, "sliding", headers="bucket")
+
+    ended_s = run_in_virtual_time(paced(habits, Limits(), calls=3000))
+
+    assert ended_s <= 1.25 * ideal_s(habits, 3000)
+    assert habits.refused <= 30
+
+
 @pytest.mark.parametrize("headers", ["minute", "absent"])
 def test_a_window_is_forgotten_when_nothing_was_refused_for_long(headers: Headers) -> None:
     """A limit that has risen meanwhile is used again."""

@@ -126,6 +126,19 @@ def test_waiting_for_a_client_is_shown_and_is_no_time_of_the_sample(store: Store
     assert [(record.status, round(record.working_s, 6)) for record in records(store)] == [("done", 4.0)] * 3
 
 
+def test_who_has_a_client_and_is_parked_gets_a_slot_again(store: Store) -> None:
+    """Those who wait for the client keep no slot meanwhile, or nobody would ever go on."""
+    pool = Pool(Factory(), size=1)
+
+    async def evaluate(id: str, client: Client) -> bool:
+        await evalve.parked(client.ask(), "report")
+        return True
+
+    waiting = runnable(evaluate, rows(*"abcdef"), lenders={"client": pool}, max_concurrency=2)
+
+    assert run(waiting, store).info.done == 6
+
+
 def test_a_stop_ends_the_wait_for_a_client(store: Store) -> None:
     contexts: list[SampleContext] = []
 

@@ -134,6 +134,16 @@ def test_failures_are_shown_with_their_classes_and_skips_with_their_reasons(stor
     ]
 
 
+def test_errors_tell_tries_of_several_runs_as_such(store: Store) -> None:
+    history = [
+        {"started_at": "2026-11-03T14:02:00+00:00", "wall_s": 1.0, "error": "ValueError: no", "run": run}
+        for run in ("r1", "r2", "r2")
+    ]
+    record(store, "first", failed("s1", tries=3, history=history))
+
+    assert "s1 · failed: code · 0.50 s · 3 tries in 2 runs" in shown(store, "first", Choice("errors"))
+
+
 def test_errors_of_one_class_can_be_asked_for(store: Store) -> None:
     a_mixed_experiment(store)
 

@@ -38,6 +38,8 @@ RAISED = 1.5
 """A rate that is so many times the one before: what waits is booked again."""
 PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
 """After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
+FEW_IN_WINDOW = 30.0
+"""Where no more have filled a window, it is tried whether it holds more than was told."""
 LEARNT_BURST_S = 0.25
 """How much of a learnt rate may come at once: what makes up for a busy event loop, and no more."""
 
@@ -185,6 +187,8 @@ class ScopeState:
         for dimension, amount in cost.items():
             bucket = self.buckets.get(dimension) if self.begun else None  # the very first call just goes
             if bucket is not None and (earliest_s := bucket.earliest_s(amount)) > start_s:
+                if self._tries_more(bucket, start_s):
+                    continue
                 start_s, binding = earliest_s, dimension
         if start_s > not_after_s:
             return Booking(start_s, cost, self.version, binding, granted=False)
@@ -219,6 +223,10 @@ class ScopeState:
             under_ceiling=self.concurrency is not None,
             sent=sent,
         )
+
+    def _tries_more(self, bucket: Bucket, at_s: float) -> bool:
+        learnt, window = self.learnt, bucket.window
+        return learnt is not None and window is not None and learnt.tries_more(window, at_s)
 
     def settle(self, booked: Cost, actual: Cost, holder: str, *, version: int, started_at_s: float) -> None:
         """Replace what was booked by what it took; also how a booking is given back."""
@@ -351,11 +359,10 @@ class ScopeState:
             return False
         if sent_at_s > self.penalised_at_s.get("refuted", -math.inf):
             self.penalised_at_s["refuted"] = now_s
-            self.version += 1
-            for name in named:
-                if (bucket := self.buckets.get(name)) is not None:
-                    bucket.refute(now_s)
-                    bucket.since_version = self.version
+            others = [bucket for name in named if (bucket := self.buckets.get(name)) and bucket.refute(now_s)]
+            self.version += bool(others)
+            for bucket in others:
+                bucket.since_version = self.version
         return True
 
     def learn_rate(
@@ -383,6 +390,9 @@ class ScopeState:
     def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> None:
         bucket = self.buckets["requests"]
         learnt.note_unsent(sent.at_s)
+        if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, now_s):
+            self.version += 1  # who was to try next books again
+            return
         if sent.at_s <= learnt.known_at_s:
             return
         if bucket.window is not None:
@@ -408,6 +418,8 @@ class ScopeState:
             most = sent.sum_after(learnt.blocked_at_s - length_s)
             learnt.settle(most / length_s)
             bucket.window = Window(most, length_s, since_s=now_s)
+            if most <= FEW_IN_WINDOW:
+                learnt.more_until_s, learnt.more_from_s = now_s + length_s, None
             for last_s, amount in [*sent.parts, *learnt.history.parts]:
                 bucket.window.take(amount, last_s)
         bucket.set_level(0.0, now_s)
@@ -497,7 +509,7 @@ class ScopeState:
         now_s: float,
     ) -> bool:
         """Whether windows are counted, so that it is known when calls are welcome again."""
-        named = [name for name in self.stated if name in sent and dimension in (None, name)]
+        named = [name for name in sent if dimension in (None, name) and self._is_told_of(name)]
         for name in named:
             bucket = self.buckets[name]
             had = bucket.window
@@ -513,6 +525,13 @@ class ScopeState:
                 self.version += 1
                 bucket.since_version = self.version
         return any(self.buckets[name].window is not None for name in named)
+
+    def _is_told_of(self, dimension: Dimension) -> bool:
+        """Whether headers tell of it, or windows of it are counted because of them."""
+        bucket = self.buckets.get(dimension)
+        return bucket is not None and (
+            dimension in self.stated or (bucket.window is not None and self.learnt is None)
+        )
 
     def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float, now_s: float) -> None:
         """A call was answered and not refused: nobody has to try any more."""

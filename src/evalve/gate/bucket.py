@@ -56,6 +56,10 @@ ROUNDED_S = 1.0
 """Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
 WINDOW_SHARE = 0.03
 """Of the rate: so much use by others, soon after a refusal, may be a window instead."""
+SHARED_FOR_S = 3.0
+"""After so long in which others seem to use much, and nothing is refused, a window is tried instead …"""
+TRIED_WINDOWS = 5
+"""… which is none if anything is refused within so many of its lengths."""
 BUSY_S, BUSY_SHARE = 1.0, 0.6
 MOST_SURPRISES = 2
 TRIED_SHARE, TRIED_S = 0.3, 1.0
@@ -175,6 +179,8 @@ class Bucket:
     """Where refusals have shown that what was taken comes back all at once, instead of flowing in."""
     windows_refuted_until_s: float = 0.0
     trial: Trial = field(default_factory=Trial)
+    shared_since_s: float | None = None
+    """Since when others seem to use much of it."""
 
     def refuse(
         self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
@@ -212,7 +218,7 @@ class Bucket:
 
     def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
         window.refused(sent.at_s)
-        if window.surprises >= MOST_SURPRISES:
+        if window.surprises >= MOST_SURPRISES or now_s < window.on_trial_until_s:
             self.window = None
             self.windows_refuted_until_s = now_s + REFUTED_S
             self.set_level(0.0, now_s)
@@ -256,11 +262,14 @@ class Bucket:
         self.burst.served_sent_s = max(self.burst.served_sent_s, sent.at_s)
         self.trial.served += 1
 
-    def refute(self, now_s: float) -> None:
-        """Headers say that enough remains: what refusals show instead, a second's worth, then less."""
+    def refute(self, now_s: float) -> bool:
+        """Whether it is news that headers promise too much: refusals show a second's worth, then less."""
         level = min(0.0, self.level(now_s))
         if now_s < self.refuted_until_s:
-            self.depth = max(self.depth / 2, self.per_s * LEAST_SHOWN_S, 1.0)
+            shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
+            if self.depth <= shallowest:
+                return False  # nor is it about the depth
+            self.depth = max(self.depth / 2, shallowest)
         else:
             self.depth = min(self.depth, max(self.per_s * ASSUMED_BURST_S, 1.0))
             self.refuted_until_s = now_s + self.refuted_for_s
@@ -268,6 +277,7 @@ class Bucket:
         self.depth_known = True
         self.others_per_s = 0.0
         self.set_level(level, now_s)
+        return True
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -385,18 +395,26 @@ class Bucket:
             self._learn_drift(gap, now_s - self.seen_at_s, now_s, was_refused=sent.refused > 0)
         self.seen_at_s = now_s
         if self._seems_a_window(now_s):
-            self.count_in_windows(self.depth / self.per_s, now_s)
+            window = self.count_in_windows(self.depth / self.per_s, now_s)
+            if self.shared_since_s is not None:
+                window.on_trial_until_s, self.shared_since_s = now_s + TRIED_WINDOWS * window.length_s, None
         elif excess > 0:
             self.set_level(ours - excess, at_s)
         elif lack > 0 and stated.remaining > 0 and now_s >= self.closed_until_s:  # nothing may hide a debt
             self.set_level(ours + min(lack, self.per_s), at_s)
 
     def _seems_a_window(self, now_s: float) -> bool:
-        """Less flows in than should, as where others use it, and a refusal has surprised."""
-        is_short = self.depth_known and self.depth <= SHORT_WINDOW_S * self.per_s
-        is_doubted = now_s - self.burst.refused_at_s <= SUPPORTED_WITHIN_S
-        is_free = now_s >= self.windows_refuted_until_s
-        return is_short and is_doubted and is_free and self.others_per_s > WINDOW_SHARE * self.per_s
+        """Less flows in than should, as where others use it, and a refusal has surprised, or none comes."""
+        if self.others_per_s <= WINDOW_SHARE * self.per_s or now_s < self.windows_refuted_until_s:
+            self.shared_since_s = None
+            return False
+        if self.depth > SHORT_WINDOW_S * self.per_s or self.times_seen < TIMES_SEEN:
+            return False
+        if self.depth_known and now_s - self.burst.refused_at_s <= SUPPORTED_WITHIN_S:
+            return True
+        self.shared_since_s = self.shared_since_s or now_s
+        is_long = now_s - self.shared_since_s >= SHARED_FOR_S
+        return is_long and self.others_per_s <= TRIED_SHARE * self.per_s
 
     def _is_tried(self, remaining: float, now_s: float) -> bool:
         """Headers say for long that nothing is there, and calls are served: whether it is true is tried."""

@@ -16,37 +16,41 @@ from evalve.gate.history import History, together
 from evalve.gate.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, USUAL_S, Window
 
 LEAST_PER_S = 1.0
-LEAST_TELLING = 5
-"""Calls; what fewer tell about the rate is as much chance, such as another process that has just begun."""
-BELOW_SHARE, FADES, MANY = 0.92, 0.95, 30
+MOST_UNCERTAIN = 1.5
+"""A measured rate that may be so many times more or less tells nothing: some calls are served by chance, such
+as when another process has just begun."""
+LEAST_UNCERTAIN, SURE = 0.02, 0.1
+SHALLOWEST = 1.0
+"""Calls that every bucket holds."""
+BELOW_SHARE, FADES, MANY, LEAST_GOOD = 0.92, 0.95, 30, 6
 """Refusals below that share of the best rate, which fades with each, are not about rate, unless so many were
-served before."""
-SURE, TOLD_BY_GAP = 0.1, 14.0
-"""The further what was served and what was refused are apart, the less was told."""
+served before; the best is one that so many have measured."""
 SUSPECTED_SHARE = 0.85
 RESUMED_SHARE = 0.94
 """Of the rate that was refused, used at first."""
-STEP_S, STEP_REQUESTS = 0.5, 10.0
-"""Growth takes a step after so long and so many …"""
+STEP_S, STEP_GAIN, MOST_GROWTH = 0.5, 0.75, 0.25
+"""A step is as large as the rate is uncertain, but no larger than this; and as long as it takes for so many
+more calls to go out than without it."""
 SEARCH_DOUBLES_S, MOST_AT_ONCE = 0.3, 1.25
-"""… and doubles in so long while nothing is known, but with one call grows no more than so many times."""
-UNCERTAIN, LEAST_GROWTH, MOST_GROWTH = 3.0, 0.02, 0.15
-"""A step is so many calls of those that the rate was measured by, but no less and no more of the rate."""
-STAY_S, STAY_REQUESTS = 5.0, 150.0
-"""Growth stops near the rate that was refused, the first time; then twice as long, and so on."""
+"""While nothing is known it doubles in so long, but with one call grows no more than so many times."""
+STAY_S, STAY_REQUESTS = 5.0, 30.0
+"""Growth stops near the rate that was refused, the first time; then twice as long, and so on. Where the rate
+is less certain than `SURE`, shorter in proportion."""
 LONGEST_STAY = 8
 LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
 SEARCHED_BELOW = 0.5
 
-FIRST_TRY_S = 0.05
+REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.1
 REFUSED_WITHIN = 3.0
 """A try that was not refused for so many times as long as refusals take to come is taken to be served."""
-SOONEST, LATEST = 0.5, 8.0
+SOONEST, LATEST = 1.0, 8.0
 """Next a try goes out when a window of a usual length would be over, between so many times as long from now
-as nothing was served."""
+as nothing was served; soon after the first, and where there is none, after twice as long."""
 ROUNDED_S = 1.0
-"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds …"""
+DATED_S = 2.0
+"""… or by a date in whole seconds, of which the present one is cut off."""
 LATE_S = 0.1
 """The first calls arrive late, for they open connections: so much later is a window surely over."""
 ROUNDING_S = 1e-6
@@ -57,6 +61,7 @@ MOST_LATEST = 16
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
 MOST_DOUBTS = 2
+"""Refusals after which a window is none; a short one is often a bucket, and is none after the first."""
 MUCH_LONGER = 8.0
 """A window, than one that was refuted, to be believed."""
 NEARLY = 1.2
@@ -73,19 +78,22 @@ class LearntRate:
     empty_at_s: float
     """When it last had nothing left."""
     given_per_s: float | None = None
-    """What it gave then; `None` before that is known."""
+    """What it gives, as far as is known …"""
+    least_per_s: float = 0.0
+    most_per_s: float = 1e9
+    """… and between which that is."""
+    is_measured: bool = False
+    """Whether it was once measured so that nothing can have overflowed meanwhile."""
     admitted: int = 0
-    """Since it last had nothing left, and not refused."""
-    told: float = 0.0
-    """How many calls the rate was measured by."""
+    """Since it last had nothing left, and not refused …"""
+    counted_from_s: float = 0.0
+    """… of those that were sent later than this."""
     stepped_at_s: float = 0.0
     admitted_then: int = 0
     stay: int = 1
     """How often as long as the first time growth stops near the rate that was refused."""
     beyond: int = 0
     """Steps beyond that rate: each is larger than the one before."""
-    most_per_s: float = 1e9
-    """What it gives at most, by when it surely had nothing left twice."""
     best_per_s: float = 0.0
     """The most that it gave; it fades with every refusal."""
     below: float = 0.0
@@ -103,13 +111,17 @@ class LearntRate:
     """When a call went out to try whose answer is still to come."""
     refused_try_s: float = 0.0
     """When the last try went out that was refused."""
-    refusal_takes_s: float = FIRST_TRY_S / REFUSED_WITHIN
+    refusal_takes_s: float = REFUSED_SOON_S / REFUSED_WITHIN
     latest_s: list[float] = field(default_factory=list)
     """When the latest calls were sent, or will be."""
     tries: int | None = None
     """Calls since a window was found: each follows sooner than the one before."""
     doubts: int = 0
     """Refusals in a window since it was found."""
+    more_until_s: float = 0.0
+    """Until when calls try whether a window holds more than was told …"""
+    more_from_s: float | None = None
+    """… and since when."""
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
     history_began_s: float = 0.0
@@ -123,14 +135,14 @@ class LearntRate:
     @classmethod
     def suspected(cls, per_s: float, now_s: float) -> LearntRate:
         """Single refusals, and many: a little less is tried, to see whether they become fewer."""
-        return cls(
-            SUSPECTED_SHARE * per_s, now_s, per_s, stepped_at_s=now_s, known_at_s=now_s, is_suspicion=True
-        )
+        rate = cls(SUSPECTED_SHARE * per_s, now_s, per_s, per_s, per_s, is_suspicion=True)
+        rate.stepped_at_s = rate.known_at_s = rate.counted_from_s = now_s
+        return rate
 
     @classmethod
     def blocked(cls, unheld: dict[str, History], retry_after_s: float, now_s: float) -> LearntRate:
         """Nothing is served any more: what was sent until then, and after how long calls are welcome."""
-        rate = cls(1.0 / FIRST_TRY_S, now_s, known_at_s=now_s, unheld=unheld)
+        rate = cls(1.0 / REFUSED_SOON_S, now_s, known_at_s=now_s, counted_from_s=now_s, unheld=unheld)
         rate._block(now_s)
         rate._try_again(retry_after_s, now_s)
         return rate
@@ -157,7 +169,8 @@ class LearntRate:
 
     def note_unsent(self, at_s: float) -> None:
         """It was refused, or has not gone."""
-        self.admitted = max(0, self.admitted - 1)
+        if at_s > self.counted_from_s:
+            self.admitted = max(0, self.admitted - 1)
         if at_s in self.latest_s:
             self.latest_s.remove(at_s)
         (self.history if at_s > self.history_began_s else self.past).take_back(1, at_s)
@@ -169,7 +182,7 @@ class LearntRate:
         return sum(at_s > instant_s for at_s in self.latest_s)
 
     def _refused_within_s(self) -> float:
-        return max(FIRST_TRY_S, REFUSED_WITHIN * self.refusal_takes_s)
+        return max(REFUSED_SOON_S, REFUSED_WITHIN * self.refusal_takes_s)
 
     # -- refusals
 
@@ -180,51 +193,67 @@ class LearntRate:
         if self.try_at_s is not None:
             self.refused_try_s, self.out_at_s = sent_at_s, None
             self._try_again(retry_after_s, now_s)
-        elif (served := self.admitted - self._sent_after(sent_at_s)) >= LEAST_TELLING:
-            self._measure(served, now_s)
+            return
+        served = max(0, self.admitted - self._sent_after(sent_at_s))
+        passed_s = max(now_s - self.empty_at_s, 0.05)
+        uncertain = 1.0 / max(served, 0.5) + SHORTEST_S / passed_s
+        if uncertain <= MOST_UNCERTAIN:
+            self._measure(served, passed_s, uncertain)
             self.admitted -= served
+            self.counted_from_s = sent_at_s
+            self.empty_at_s = self.stepped_at_s = now_s
+            self._begin_history(now_s)
+            self.admitted_then = self.beyond = 0
         else:
-            self._lower(max(0, served), now_s)
+            self._lower(served, passed_s)
             self._block(now_s)
             self._try_again(retry_after_s, now_s)
 
-    def _measure(self, served: int, now_s: float) -> None:
+    def _measure(self, served: int, passed_s: float, uncertain: float) -> None:
         """What was served since it last had nothing left is its rate, or less than that."""
-        before, passed_s = self.given_per_s, max(now_s - self.empty_at_s, 0.05)
-        least = given = min(self.per_s, served / passed_s)
+        before, given = self.given_per_s, min(self.per_s, served / passed_s)
+        least_per_s, most_per_s = given / (1 + uncertain), given * (1 + uncertain)
         if before is not None:
             is_below = self.per_s <= BELOW_SHARE * self.best_per_s and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-        between = math.sqrt(least * self.per_s)
-        if self._may_have_overflowed(between):
-            given = min(between, max(least, self.most_per_s))
-        else:
-            self.most_per_s = (served + 1) / passed_s
-        is_near = before is not None and given > 0.9 * before
-        gap = max(0.01, 1 - least / given)
-        self.stay = min(2 * self.stay, LONGEST_STAY) if is_near and gap < SURE else 1
-        self.told = min(max(served, 0.5 * self.told if is_near else 0.0), TOLD_BY_GAP / gap)
-        self.given_per_s = given
+        if not self._may_have_overflowed(math.sqrt(given * self.per_s)):
+            likely_per_s = self._narrow(least_per_s, given, most_per_s)
+            self.is_measured = True
+        else:  # it may be as much as was refused
+            likely_per_s = self._narrow(
+                least_per_s, before if self.is_measured else None, max(given, self.per_s)
+            )
+        is_near = before is not None and likely_per_s > 0.9 * before
+        self.stay = min(2 * self.stay, LONGEST_STAY) if is_near else 1
         self.best_per_s *= FADES
-        if served >= 2 * LEAST_TELLING:
-            self.best_per_s = max(least, self.best_per_s)
-        self.per_s = RESUMED_SHARE * given
-        self.empty_at_s = self.stepped_at_s = now_s
-        self._begin_history(now_s)
-        self.admitted_then = self.beyond = 0
+        if served >= LEAST_GOOD:
+            self.best_per_s = max(given, self.best_per_s)
+        self.given_per_s, self.per_s = likely_per_s, RESUMED_SHARE * likely_per_s
+
+    def _narrow(self, least_per_s: float, likely_per_s: float | None, most_per_s: float) -> float:
+        """The rate is between these, and where it was before, unless it has changed."""
+        if least_per_s <= self.most_per_s and self.least_per_s <= most_per_s:
+            least_per_s, most_per_s = max(least_per_s, self.least_per_s), min(most_per_s, self.most_per_s)
+        else:
+            self.is_measured = False
+        self.least_per_s, self.most_per_s = least_per_s, most_per_s
+        return min(max(likely_per_s or math.sqrt(least_per_s * most_per_s), least_per_s), most_per_s)
+
+    def _uncertain(self) -> float:
+        """The share by which the rate may be another."""
+        return max(math.sqrt(self.most_per_s / self.least_per_s) - 1, LEAST_UNCERTAIN)
 
     def _may_have_overflowed(self, per_s: float) -> bool:
         """Whether, at that rate, more came in between than the shallowest bucket holds."""
         sent = 0.0
         for last_s, amount in self.history.parts:
             sent += amount
-            if last_s - self.empty_at_s - sent / per_s > SHORTEST_S:
+            if last_s - self.empty_at_s - sent / per_s > max(SHORTEST_S, SHALLOWEST / per_s):
                 return True
         return False
 
-    def _lower(self, served: int, now_s: float) -> None:
+    def _lower(self, served: int, passed_s: float) -> None:
         """Too few were served to measure by."""
-        passed_s = now_s - self.empty_at_s
         if passed_s > 1.0 / self.per_s:
             least = 0.5 * self.per_s if self.given_per_s is not None else 0.0
             self.per_s = min(self.per_s, max(1.1 * (served + 1) / passed_s, least))
@@ -234,12 +263,40 @@ class LearntRate:
         if sent_at_s > window.since_s + 2 * window.length_s:
             return False
         self.doubts += 1
-        if self.doubts < MOST_DOUBTS and window.used(sent_at_s) >= NEARLY_FULL * window.most:
+        is_full = window.used(sent_at_s) >= NEARLY_FULL * window.most
+        if window.length_s > LEAST_LENGTH_S and self.doubts < MOST_DOUBTS and is_full:
             window.slack_s = min(2 * window.slack_s, MOST_SLACK * window.length_s)
             return False
         self.refuted_length_s, self.given_per_s, self.tries = window.length_s, None, None
+        self.least_per_s, self.most_per_s = 0.0, 1e9
+        self.per_s = (self.admitted + 1) / max(now_s - self.empty_at_s, 0.05)
         self.unsettle(now_s)
         return True
+
+    # -- windows
+
+    def tries_more(self, window: Window, at_s: float) -> bool:
+        """Whether the next call goes out although a window is full that was found a moment ago.
+
+        Few calls have filled it. Some may have come from processes that ended before anybody asked.
+        """
+        if at_s >= self.more_until_s or self._sent_since_served() < window.most:
+            return False
+        self.more_from_s, self.tries = self.more_from_s or at_s, 1
+        return True
+
+    def refused_more(self, window: Window, sent_at_s: float, now_s: float) -> bool:
+        """Whether a call was refused that tried: now it is known what the window holds."""
+        if self.more_from_s is None or not self.more_from_s <= sent_at_s < window.since_s + window.length_s:
+            return False
+        if self.more_until_s > now_s:
+            window.most = max(window.most, self._sent_since_served() - self._sent_after(sent_at_s))
+            self.settle(window.most / window.length_s)
+            self.more_until_s, self.tries = 0.0, None
+        return True
+
+    def _sent_since_served(self) -> float:
+        return self.history.sum_after(self.history_began_s)
 
     # -- while nothing is served
 
@@ -252,9 +309,10 @@ class LearntRate:
         self.history_began_s = now_s
 
     def _try_again(self, retry_after_s: float, now_s: float) -> None:
-        if retry_after_s > ROUNDED_S:
+        is_whole = float(retry_after_s).is_integer()
+        if retry_after_s > (ROUNDED_S if is_whole else 0.0):
             latest_s = now_s + retry_after_s
-            soonest_s = latest_s - (ROUNDED_S if float(retry_after_s).is_integer() else 0.0)
+            soonest_s = latest_s - (min(DATED_S, 0.5 * retry_after_s) if is_whole else 0.0)
             self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.blocked_at_s == now_s:
@@ -262,7 +320,8 @@ class LearntRate:
         else:
             blocked_s = now_s - self.blocked_at_s
             end_s = self._end_after_s(now_s + SOONEST * blocked_s)
-            self.try_at_s = end_s if end_s < now_s + LATEST * blocked_s else now_s + 2 * blocked_s
+            is_soon = blocked_s > SHORTEST_S and end_s < now_s + LATEST * blocked_s
+            self.try_at_s = end_s if is_soon else now_s + 2 * blocked_s
 
     def _end_after_s(self, instant_s: float) -> float:
         """When the next window of a usual length would be over."""
@@ -309,7 +368,7 @@ class LearntRate:
 
     def settle(self, per_s: float) -> None:
         """It is known what comes back when: nothing more is tried for a while."""
-        self.per_s = self.given_per_s = per_s
+        self.per_s = self.given_per_s = self.least_per_s = self.most_per_s = per_s
         self.is_settled = True
 
     def unsettle(self, now_s: float) -> None:
@@ -334,13 +393,17 @@ class LearntRate:
             self.per_s = self._grown(self.given_per_s)
 
     def _step_s(self, near_per_s: float) -> float:
-        if near_per_s <= self.per_s * 1.0001 and not self.beyond and self.told >= 2 * LEAST_TELLING:
-            return self.stay * max(STAY_S, STAY_REQUESTS / self.per_s) * min(1.0, self.told / STAY_REQUESTS)
-        return max(STEP_S, STEP_REQUESTS / self.per_s)
+        step_s = max(STEP_S, STEP_GAIN / self._growth() / self.per_s)
+        if near_per_s > self.per_s * 1.0001 or self.beyond:
+            return step_s
+        sure = SURE / self._uncertain()
+        return max(step_s, self.stay * STAY_S * min(1.0, sure), self.stay * STAY_REQUESTS * sure / self.per_s)
+
+    def _growth(self) -> float:
+        return min(self._uncertain(), MOST_GROWTH)
 
     def _grown(self, near_per_s: float) -> float:
-        growth = min(max(UNCERTAIN / max(self.told, 1.0), LEAST_GROWTH), MOST_GROWTH)
         if self.per_s < near_per_s * 0.9999:
-            return min(self.per_s * (1 + growth), near_per_s)
+            return min(self.per_s * (1 + self._growth()), near_per_s)
         self.beyond += 1
-        return self.per_s * (1 + min(growth * self.beyond, MOST_GROWTH))
+        return self.per_s * (1 + min(self._growth() * self.beyond, MOST_GROWTH))

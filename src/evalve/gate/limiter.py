@@ -125,6 +125,7 @@ class Limiter:
                 scope.known = True
                 scope.open(self._state.now_s())
                 scope.unheld.add(scope.in_flight + 1, self._state.now_s())  # they may have arrived late
+                scope.unheld.began_s = permit.started_at_s
             if refusal is not None and not stated and not scope.is_configured:
                 scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
 from typing import Any
 
-from evalve.gate.booking import Holder, ScopeState
+from evalve.gate.booking import REFUSALS, Holder, ScopeState
 from evalve.gate.bucket import Bucket, Burst, Trial
 from evalve.gate.doubt import Doubt
 from evalve.gate.history import History
@@ -36,7 +36,7 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "shown_concurrency": astuple(state.shown_concurrency) if state.shown_concurrency else None,
         "refusals": _doubt(state.doubt),
         "periods": {name: astuple(period) for name, period in state.periods.items()},
-        "learnt_rate": _learnt(state.learnt) if state.learnt else None,
+        "learnt": _learnt(state.learnt) if state.learnt else None,
         "probing_from": state.probing_from_s,
         "ramp": state.ramp,
         "version": state.version,
@@ -47,8 +47,10 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> ScopeState:
+    learnt = _learnt_of(values) if (values := plain.get("learnt")) else None  # rows from before have another
+    buckets = {name: _bucket_of(values) for name, values in plain["buckets"].items()}
     return ScopeState(
-        buckets={name: _bucket_of(values) for name, values in plain["buckets"].items()},
+        buckets={name: each for name, each in buckets.items() if learnt or each.source != REFUSALS},
         stated={name: (values[0], values[1]) for name, values in plain["stated"].items()},
         holders={name: Holder(*values) for name, values in plain["holders"].items()},
         line=Line.from_plain(plain.get("line", {})),  # rows from before there was one
@@ -59,7 +61,7 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
         doubt=_doubt_of(plain.get("refusals", ())),
         periods={name: Period(*values) for name, values in plain.get("periods", {}).items()},
-        learnt=_learnt_of(learnt) if (learnt := plain.get("learnt_rate")) else None,  # nor was there this
+        learnt=learnt,
         probing_from_s=plain.get("probing_from"),
         ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
         version=plain["version"],
@@ -96,6 +98,7 @@ def _bucket(bucket: Bucket) -> list[Any]:
         _window(bucket.window) if bucket.window is not None else None,
         bucket.windows_refuted_until_s,
         astuple(bucket.trial),
+        bucket.shared_since_s,
     ]
 
 
@@ -159,6 +162,7 @@ def _window(window: Window) -> list[Any]:
         window.taken,
         window.since_s,
         window.surprises,
+        window.on_trial_until_s,
     ]
 
 
@@ -173,4 +177,5 @@ def _bucket_of(values: list[Any]) -> Bucket:
             bucket.burst.log, bucket.burst.supports = History(*log), supports
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
+        (bucket.shared_since_s,) = values[24:] or (None,)
     return bucket

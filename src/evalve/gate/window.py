@@ -44,6 +44,8 @@ class Window:
     """What was taken before is known roughly."""
     surprises: int = 0
     """Refusals although there was much room."""
+    on_trial_until_s: float = 0.0
+    """A refusal before that refutes it."""
 
     def __post_init__(self) -> None:
         self.slack_s = self.slack_s or min(SLACK_S, FIRST_SLACK * self.length_s)

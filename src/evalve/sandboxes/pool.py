@@ -210,18 +210,20 @@ class _Shelf:
                 "give each argument a Pool of its own"
             )
         self._holders.add(attempt)
+        has_place = False
+
+        async def take() -> None:
+            nonlocal has_place
+            await self._places.acquire()
+            has_place = True
+
         try:
-            if self._places.locked():
-                # who has a place may be parked, and need a slot to go on and give it back
-                wait = context.parked if context.in_batches else context.held
-                await wait(self._places.acquire(), WAITS_FOR_POOL)
-            else:
-                await self._places.acquire()
-            try:
-                yield
-            finally:
-                self._places.release()
+            # who has a place may be parked, and need a slot to go on and give it back
+            await (context.parked(take(), WAITS_FOR_POOL) if self._places.locked() else take())
+            yield
         finally:
+            if has_place:
+                self._places.release()
             self._holders.discard(attempt)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalve.contracts import ABOUT, AgentTotals, split_roles
-from evalve.records import failed_in_words
+from evalve.records import Record, failed_in_words
 
 
 def value(number: float | int | None) -> str:
@@ -114,6 +114,13 @@ def first_rows(samples: int | None, rows: int | None) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def tries(record: Record) -> str:
+    """`9 tries in 3 runs`: how often the sample was begun, whoever began it."""
+    text = "1 try" if record.tries == 1 else f"{record.tries} tries"
+    runs = len({one.run for one in record.history})
+    return f"{text} in {runs} runs" if runs > 1 else text
 
 
 def size(count_bytes: float) -> str:

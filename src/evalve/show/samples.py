@@ -188,7 +188,7 @@ def _title(record: Record) -> str:
         *([f"repeat {record.repeat}"] if record.repeat else []),
         status_text(record),
         figures.duration(record.wall_s),
-        "1 try" if record.tries == 1 else f"{record.tries} tries",
+        figures.tries(record),
     ]
     return " · ".join(parts)
 

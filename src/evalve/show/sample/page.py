@@ -122,12 +122,9 @@ def _facts(record: Record) -> Iterator[str]:
     more = " and not scored yet" if record.status == "answered" else more
     yield f"  status    {record.status}{more}"
     yield f"  started   {figures.when(record.started_at)}"
-    tries = "1 try" if record.tries == 1 else f"{record.tries} tries"
-    runs = len({one.run for one in record.history})
-    tries += f" in {runs} runs" if runs > 1 else ""
     yield (
         f"  time      {figures.duration(record.wall_s)} wall,"
-        f" {figures.duration(record.working_s)} working, {tries}"
+        f" {figures.duration(record.working_s)} working, {figures.tries(record)}"
     )
     for number, one in enumerate(record.history, start=1):
         outcome = visible(one.error) if one.error else "done"
