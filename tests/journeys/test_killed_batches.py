@@ -36,7 +36,8 @@ async def eval_it(n):
         text = (await model.generate(f"{turn}: {text}", max_tokens=30)).text
     return Score("right", text == str(n), [])
 
-result = evalve.run(eval_it, experiment="e", batch=True, max_concurrency=5)
+# accepting: a sample at work when its process is killed twice would else be taken for what kills it
+result = evalve.run(eval_it, experiment="e", batch=True, max_concurrency=5, accept_changes=True)
 print(sum(record.scores[0].value for record in result))
 """
 
