@@ -9,10 +9,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState, Refusal
 from evalve.gate.messages import Call, Dimension, Limits, Problem, Stated
 from evalve.gate.retry import Wait, decide
-from evalve.gate.state import MemoryState, Refusal
 
 CALL = Call(
     provider="anthropic",

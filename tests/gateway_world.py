@@ -13,8 +13,8 @@ from typing import Any
 from evalve.contracts import GatewayLease, SampleContext, Surroundings
 from evalve.gate.accounts import Account, CacheMode
 from evalve.gate.background import BackgroundLoop
-from evalve.gate.cache import ResponseCache
-from evalve.gate.cache_store import CacheStore
+from evalve.gate.cache.cache import ResponseCache
+from evalve.gate.cache.store import CacheStore
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.gateway.delivery import Patience
 from evalve.gate.doors.gateway.leases import Leases
@@ -24,12 +24,12 @@ from evalve.gate.doors.gateway.upstreams import upstreams_from
 from evalve.gate.doors.local import LocalSender, LocalServer
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
 from evalve.gate.messages import Call, Limits, Sender, Usage
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
 from evalve.gate.sender import AiohttpSender
-from evalve.gate.state import MemoryState
 from evalve.simulator import Behaviour, Simulator
 from evalve.traces import Trace
 

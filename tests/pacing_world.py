@@ -6,11 +6,11 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from evalve.gate.booking import ScopeState
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.booking import ScopeState
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState, Refusal
 from evalve.gate.messages import Call, Dimension, Limits, Problem, Stated
 from evalve.gate.retry import Wait, decide
-from evalve.gate.state import MemoryState, Refusal
 from evalve.simulator.buckets import Bucket, Cost, take
 
 CALL = Call(

@@ -10,9 +10,9 @@ import pytest
 
 from evalve.concurrency import Adaptive
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
 from evalve.gate.messages import Limit, Limits
-from evalve.gate.state import MemoryState
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from pacing_world import CALL

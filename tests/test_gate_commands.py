@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from evalve.cli import main
-from evalve.gate.cache_entries import Entry
-from evalve.gate.cache_store import CacheStore
+from evalve.gate.cache.entries import Entry
+from evalve.gate.cache.store import CacheStore
+from evalve.gate.limits.state import Refusal, Settlement
+from evalve.gate.limits.state_sqlite import SqliteState
 from evalve.gate.messages import Cost, Limit, Limits, Stated
-from evalve.gate.state import Refusal, Settlement
-from evalve.gate.state_sqlite import SqliteState
 
 SCOPE = "api.anthropic.com/1a2b3c4d5e6f/claude-haiku-4-5"
 OTHER = "api.openai.com/none/gpt-6"

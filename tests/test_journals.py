@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalve import filesystems
-from evalve.gate.cache_file import CacheFile
+from evalve.gate.cache.file import CacheFile
 from evalve.storage import open_store
 from recorded import done, record
 

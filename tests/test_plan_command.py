@@ -12,9 +12,9 @@ import pytest
 
 from evalve.cli import main
 from evalve.experiments.configuration import Configuration
+from evalve.gate.limits.state import Settlement
+from evalve.gate.limits.state_sqlite import SqliteState
 from evalve.gate.messages import Stated
-from evalve.gate.state import Settlement
-from evalve.gate.state_sqlite import SqliteState
 from evalve.planning.providers import Provider
 from evalve.storage import open_store
 from recorded import done, record

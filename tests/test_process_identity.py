@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from evalve.gate.state_sqlite import machine_now_s
+from evalve.gate.limits.state_sqlite import machine_now_s
 from evalve.processes import started
 
 ELSEWHERE = ["unshare", "--time", "--fork", "--boottime", "90000", "--monotonic", "90000"]
@@ -34,7 +34,7 @@ def test_a_process_is_the_same_seen_from_another_namespace_of_time() -> None:
 def test_the_time_of_limits_is_the_machines_in_every_namespace_of_time() -> None:
     before_s = machine_now_s()
     seen_s = float(
-        in_another_time("from evalve.gate.state_sqlite import machine_now_s; print(machine_now_s())")
+        in_another_time("from evalve.gate.limits.state_sqlite import machine_now_s; print(machine_now_s())")
     )
 
     assert before_s <= seen_s <= machine_now_s()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evalve
-from evalve.gate.presets import from_environment
+from evalve.gate.limits.presets import from_environment
 from evalve.options import OPTIONS
 from evalve.variables import KNOWN, LIMIT_KEYS, unknown_variables
 

@@ -8,7 +8,7 @@ from evalve.errors import OptionError
 from evalve.experiments.calls import call_problems
 from evalve.experiments.configuration import Configuration
 from evalve.gate.doors.naming import target_of
-from evalve.gate.presets import check_variables
+from evalve.gate.limits.presets import check_variables
 from evalve.gate.prices import prices_from
 from evalve.gating import cache_cap_bytes, cache_mode, keeps_limits_in_memory
 from evalve.options import Options

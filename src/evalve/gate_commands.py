@@ -16,13 +16,13 @@ from pathlib import Path
 from types import FrameType
 
 from evalve.errors import NotFound, OptionError, StorageError
-from evalve.gate.booking import ScopeState
-from evalve.gate.bucket import Bucket
-from evalve.gate.cache_store import CacheStore
-from evalve.gate.cache_upkeep import parse_age_s
+from evalve.gate.cache.store import CacheStore
+from evalve.gate.cache.upkeep import parse_age_s
+from evalve.gate.limits.booking import ScopeState
+from evalve.gate.limits.bucket import Bucket
+from evalve.gate.limits.state import ScopeView
+from evalve.gate.limits.state_sqlite import SqliteState
 from evalve.gate.messages import Dimension
-from evalve.gate.state import ScopeView
-from evalve.gate.state_sqlite import SqliteState
 from evalve.gating import cache_directory, limits_path
 from evalve.options import Options, suggestion
 from evalve.secrecy import Environment

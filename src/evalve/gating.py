@@ -35,19 +35,19 @@ from evalve.variables import unknown_variables
 if TYPE_CHECKING:
     from evalve.gate.accounts import CacheMode
     from evalve.gate.batches.queue import BatchQueue
-    from evalve.gate.cache import ResponseCache
-    from evalve.gate.cache_store import CacheStore
+    from evalve.gate.cache.cache import ResponseCache
+    from evalve.gate.cache.store import CacheStore
     from evalve.gate.doors.limiting import ScopeLimiter
     from evalve.gate.doors.model import Connection, Model
     from evalve.gate.doors.naming import Target
     from evalve.gate.estimates import Estimates
     from evalve.gate.exchange import Gate
-    from evalve.gate.limiter import Limiter
+    from evalve.gate.limits.limiter import Limiter
+    from evalve.gate.limits.queueing import Hold
+    from evalve.gate.limits.state import LimitState
     from evalve.gate.messages import Call, Dialect, Limits, Request
     from evalve.gate.prices import Prices
-    from evalve.gate.queueing import Hold
     from evalve.gate.sender import AiohttpSender
-    from evalve.gate.state import LimitState
 
 _LOG = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class Calls:
         used, built = self.account.admitted, _HOUSES.get(os.getpid())
         if built is None or not used:
             return []
-        from evalve.gate.utilisation import utilisation
+        from evalve.gate.limits.utilisation import utilisation
 
         return utilisation(used, {scope: await built.state.peek(scope) for scope in used})
 
@@ -233,16 +233,16 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     import asyncio
 
     from evalve.gate.background import SHARED
-    from evalve.gate.cache import ResponseCache
-    from evalve.gate.cache_store import CacheStore
-    from evalve.gate.cassettes import Cassettes
+    from evalve.gate.cache.cache import ResponseCache
+    from evalve.gate.cache.cassettes import Cassettes
+    from evalve.gate.cache.flights import Flights
+    from evalve.gate.cache.leases import Leases
+    from evalve.gate.cache.store import CacheStore
     from evalve.gate.dialects.finding import recognised
     from evalve.gate.doors.local import LocalServer
     from evalve.gate.doors.model import Connection
     from evalve.gate.exchange import Gate
-    from evalve.gate.flights import Flights
-    from evalve.gate.leases import Leases
-    from evalve.gate.limiter import Limiter
+    from evalve.gate.limits.limiter import Limiter
     from evalve.gate.metering import Meter
     from evalve.gate.prices import prices_from
     from evalve.gate.retry import Retries
@@ -308,8 +308,8 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
 
 def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> Callable[[Call], Limits]:
     """What is configured for a call."""
+    from evalve.gate.limits.presets import limits_for, read_limits
     from evalve.gate.messages import Limits
-    from evalve.gate.presets import limits_for, read_limits
 
     configured = read_limits(configuration.limits)
 
@@ -327,7 +327,7 @@ def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> C
 def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> Callable[[Call], Call]:
     """Names whose limits a call is under: its key's, unless a person said that all keys are one account's."""
     from evalve.gate.dialects.request_parts import hash_of
-    from evalve.gate.presets import account_for, read_limits
+    from evalve.gate.limits.presets import account_for, read_limits
 
     configured = read_limits(configuration.limits)
 
@@ -346,9 +346,9 @@ def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> C
 
 def limit_state(environ: Mapping[str, str]) -> LimitState:
     """Shared by every process of this person on this machine, unless memory is asked for."""
-    from evalve.gate.state import MemoryState
-    from evalve.gate.state_sqlite import SqliteState, machine_now_s
-    from evalve.gate.steady_state import SteadyState
+    from evalve.gate.limits.state import MemoryState
+    from evalve.gate.limits.state_sqlite import SqliteState, machine_now_s
+    from evalve.gate.limits.steady_state import SteadyState
 
     if keeps_limits_in_memory(environ):
         return MemoryState(now_s=machine_now_s)

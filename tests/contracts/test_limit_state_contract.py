@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evalve.gate.booking import Booking
+from evalve.gate.limits.booking import Booking
+from evalve.gate.limits.state import LimitState, MemoryState, Refusal, Settlement
+from evalve.gate.limits.state_sqlite import SqliteState
 from evalve.gate.messages import Cost, Dimension, Limit, Limits, Stated
-from evalve.gate.state import LimitState, MemoryState, Refusal, Settlement
-from evalve.gate.state_sqlite import SqliteState
 
 SCOPE = "api.test/key/model"
 EVER = float("inf")

@@ -19,14 +19,15 @@ import pytest
 from evalve.contracts import SAMPLE, CallLog, SampleContext
 from evalve.errors import MissingKey
 from evalve.gate.accounts import Account, CacheMode
-from evalve.gate.cache import ResponseCache
-from evalve.gate.cache_key import content_key, numbered_key
-from evalve.gate.cache_store import CacheStore
+from evalve.gate.cache.cache import ResponseCache
+from evalve.gate.cache.key import content_key, numbered_key
+from evalve.gate.cache.store import CacheStore
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.httpx_senders import AsyncTransportSender
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
 from evalve.gate.messages import (
     Call,
     Limit,
@@ -43,7 +44,6 @@ from evalve.gate.messages import (
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
 from evalve.gate.sender import AiohttpSender, Timeouts
-from evalve.gate.state import MemoryState
 from evalve.simulator import Behaviour, Faults, Latency, Simulator
 from evalve.simulator import Limits as TrueLimits
 from evalve.testing import run_in_virtual_time

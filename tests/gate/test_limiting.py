@@ -15,10 +15,10 @@ from evalve.contracts import SAMPLE, SampleContext
 from evalve.errors import OptionError
 from evalve.gate.background import BackgroundLoop
 from evalve.gate.doors.limiting import ScopeLimiter
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
+from evalve.gate.limits.state_sqlite import machine_now_s
 from evalve.gate.messages import Call, Dimension, Limit, Limits
-from evalve.gate.state import MemoryState
-from evalve.gate.state_sqlite import machine_now_s
 from evalve.testing import run_in_virtual_time
 
 CALL = Call("anthropic", "api.test", "claude", "claude", "k", 0, None, False, "anthropic")

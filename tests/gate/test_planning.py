@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalve.gate.booking import ScopeState
-from evalve.gate.bucket import Bucket
+from evalve.gate.limits.booking import ScopeState
+from evalve.gate.limits.bucket import Bucket
 from evalve.gate.messages import Cost, Limit, Limits
 from evalve.gate.planning import (
     Plan,

@@ -18,9 +18,9 @@ from evalve.clock import LoopClock
 from evalve.concurrency import SlidingWindow
 from evalve.contracts import SAMPLE, CallLog, SampleContext, Store
 from evalve.gate.background import BackgroundLoop
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
 from evalve.gate.messages import Limit, Limits, Reply, SendError
-from evalve.gate.state import MemoryState
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from fake_surroundings import FakeSurroundings

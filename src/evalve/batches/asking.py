@@ -21,7 +21,7 @@ from evalve.gate.background import SHARED
 from evalve.gate.batches.drafts import Draft, digest_of, lines_in, number_in
 from evalve.gate.batches.shapes import SENT_AGAIN, credentials_in, lane_of
 from evalve.gate.batches.store import BatchRow, RequestRow
-from evalve.gate.cache_entries import Entry, lasting_headers
+from evalve.gate.cache.entries import Entry, lasting_headers
 from evalve.gate.messages import Request
 from evalve.secrecy import secret
 

@@ -18,7 +18,7 @@ from evalve.gate.batches.shapes import Api
 from evalve.gate.batches.store import BatchStore
 from evalve.gate.dialects.finding import DIALECTS
 from evalve.gate.dialects.request_parts import address
-from evalve.gate.presets import BatchLimits, batch_limits_for, read_limits
+from evalve.gate.limits.presets import BatchLimits, batch_limits_for, read_limits
 
 if TYPE_CHECKING:
     from evalve.gating import GateHouse

@@ -18,7 +18,7 @@ from evalve.gate.batches.store import OPEN, BatchRow, BatchStore, State
 from evalve.gate.dialects.request_parts import key_hash
 from evalve.gate.doors.naming import PROVIDERS
 from evalve.gate.doors.wires import wire_of
-from evalve.gate.holders import in_words
+from evalve.gate.limits.holders import in_words
 from evalve.options import suggestion
 from evalve.secrecy import Environment, secret
 

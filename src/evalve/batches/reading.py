@@ -10,7 +10,7 @@ from typing import Any
 
 from evalve import gating
 from evalve.errors import OptionError
-from evalve.gate.cache_key import content_key, numbered_key
+from evalve.gate.cache.key import content_key, numbered_key
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.model import Model
 from evalve.gate.messages import Call, Dialect, Request

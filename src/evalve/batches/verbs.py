@@ -15,7 +15,7 @@ from evalve.batches.desk import Desk, desk, only_looking
 from evalve.errors import OptionError
 from evalve.gate.batches.store import BatchRow, BatchStore
 from evalve.gate.batches.words import batch_in_words
-from evalve.gate.holders import in_words, is_alive
+from evalve.gate.limits.holders import in_words, is_alive
 from evalve.show.batches import BatchNow, batch_json, batch_lines, batches_json, batches_lines, instant
 
 OK, FAILED = 0, 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evalve.errors import OptionError
 from evalve.experiments.document import Document
 from evalve.experiments.problems import Problem
-from evalve.gate.presets import read_limits
+from evalve.gate.limits.presets import read_limits
 from evalve.gate.prices import read_prices
 
 

@@ -33,10 +33,11 @@ from evalve.gate.accounts import REFUSALS_OF_A_KEY, Account
 from evalve.gate.batches.calling import BatchedCall, asked_by
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.budget import NOTHING, Ahead, BudgetSpent
-from evalve.gate.cache import CacheTurn, ResponseCache, replayed
-from evalve.gate.cache_key import content_key, numbered_key
+from evalve.gate.cache.cache import CacheTurn, ResponseCache, replayed
+from evalve.gate.cache.key import content_key, numbered_key
 from evalve.gate.estimates import Estimates
-from evalve.gate.limiter import Limiter, Permit
+from evalve.gate.limits.limiter import Limiter, Permit
+from evalve.gate.limits.state import Refusal
 from evalve.gate.live_stream import LiveStream
 from evalve.gate.messages import (
     Call,
@@ -56,7 +57,6 @@ from evalve.gate.opening import opening_of
 from evalve.gate.outcomes import Outcome
 from evalve.gate.retry import Retries, RetryState
 from evalve.gate.spending import Spending
-from evalve.gate.state import Refusal
 from evalve.gate.ungated import Ungated
 
 _LOG = logging.getLogger(__name__)

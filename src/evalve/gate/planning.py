@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalve.gate.batches.choosing import Choice, Prospect, choose
-from evalve.gate.booking import REFUSALS, ScopeState
+from evalve.gate.limits.booking import REFUSALS, ScopeState
 from evalve.gate.messages import Cost, Dimension, Limit, Limits
 
 HEADROOM = 1.25

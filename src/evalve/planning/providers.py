@@ -12,15 +12,15 @@ from pathlib import Path
 
 from evalve.errors import OptionError
 from evalve.experiments.configuration import Configuration
-from evalve.gate.booking import ScopeState
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
+from evalve.gate.limits.booking import ScopeState
+from evalve.gate.limits.presets import limits_for, read_limits
+from evalve.gate.limits.state_sqlite import SqliteState
+from evalve.gate.limits.tiers import tiers_of
 from evalve.gate.messages import Call, Cost, Dialect, Limits, Request, Usage
 from evalve.gate.planning import Plan, Work, in_force
-from evalve.gate.presets import limits_for, read_limits
 from evalve.gate.prices import Prices, prices_from
-from evalve.gate.state_sqlite import SqliteState
-from evalve.gate.tiers import tiers_of
 from evalve.gating import limits_path, limits_reader
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.planning.subjects import (

@@ -11,7 +11,7 @@ import pytest
 import evalve
 from evalve import foreach
 from evalve.cli import main
-from evalve.gate.presets import BatchLimits, batch_limits_for, read_limits
+from evalve.gate.limits.presets import BatchLimits, batch_limits_for, read_limits
 from evalve.simulator import Simulator
 
 Started = Callable[..., Simulator]

@@ -16,17 +16,17 @@ import openai
 import pytest
 
 from evalve.gate.accounts import Account
-from evalve.gate.cache import ResponseCache
+from evalve.gate.cache.cache import ResponseCache
 from evalve.gate.dialects.finding import recognised
 from evalve.gate.doors.transport import async_http_client, http_client
 from evalve.gate.estimates import Estimates
 from evalve.gate.exchange import Gate
-from evalve.gate.limiter import Limiter
+from evalve.gate.limits.limiter import Limiter
+from evalve.gate.limits.state import MemoryState
 from evalve.gate.messages import Limits as KnownLimits
 from evalve.gate.messages import Problem, Reply, Request, Sender, StreamedReply, Withheld
 from evalve.gate.metering import Meter
 from evalve.gate.retry import Retries
-from evalve.gate.state import MemoryState
 from evalve.runner.failing import failure_class_of
 from evalve.simulator import Answer, Behaviour, Faults, Latency, Limits, OutputLength, Simulator, ToolCall
 from loopback import PassThrough, read_request, refusing_port, serving

@@ -11,7 +11,7 @@ from typing import Protocol
 from evalve.gate.batches.drafts import number_in
 from evalve.gate.batches.shapes import BATCH_HEADER, PRICE_SHARE, Kind, Result
 from evalve.gate.batches.store import BatchRow, BatchStore, RequestRow
-from evalve.gate.cache_entries import Entry
+from evalve.gate.cache.entries import Entry
 from evalve.gate.messages import Call, Dialect, Reply, Usage
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from evalve.gate.cache_key import SECRET_HEADERS, may_change_the_answer
+from evalve.gate.cache.key import SECRET_HEADERS, may_change_the_answer
 from evalve.gate.dialects.request_parts import key_hash
 from evalve.gate.messages import Call, Reply, Request
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from evalve.errors import StorageError
 from evalve.filesystems import journal_for, taking_turns, use_journal
 from evalve.gate.batches.shapes import Kind, Lane
-from evalve.gate.holders import is_alive, name_of_this_process
+from evalve.gate.limits.holders import is_alive, name_of_this_process
 from evalve.gate.private_files import make_private
 
 State = Literal["intent", "sending", "submitted", "ended", "collected"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from evalve.contracts import SAMPLE, WAITS_FOR_LIMITS
 from evalve.gate.doors.misuse import check_tokens
-from evalve.gate.limiter import Limiter, Permit
+from evalve.gate.limits.limiter import Limiter, Permit
 from evalve.gate.messages import Call, Cost
 
 CallSync = Callable[[Coroutine[Any, Any, Any]], Any]

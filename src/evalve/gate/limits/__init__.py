@@ -1,0 +1,1 @@
+"""Who may send when: limits in buckets, booked at the start instant."""

@@ -1,0 +1,84 @@
+"""What a refusal is about: the rate of calls, or nothing that a slower pace would change. Pure.
+
+A bucket that is empty refuses nearly everything that comes, until it fills. A provider that refuses at random
+serves the calls just before and after. So refusals count for, and calls that were sent since against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evalve.gate.limits.history import History
+
+REFUSED = 3
+"""What a refusal counts for: with more than one refused of three, the score rises."""
+TOO_FAST, TOO_FAST_WHILE_IMMUNE = 8, 20
+"""Scores: four in a row, after the first. Where one in ten is refused at random, that is one in 10,000."""
+MOST_SENT = 64
+"""Calls after which an episode is over in any case."""
+OVER = -4
+"""The score of calls that are served: the next refusal is the first again."""
+MANY, MANY_WITHIN_S = 10, 30.0
+"""Single refusals after which a slower pace is tried all the same."""
+IMMUNE_S, LONGEST_IMMUNE_S = 60.0, 1800.0
+
+Verdict = Literal["too fast", "perhaps", "chance"]
+
+
+@dataclass(slots=True)
+class Doubt:
+    """What is counted in one scope."""
+
+    began_s: float = -1e9
+    """When the first refusal was known of those that count."""
+    refused: int = 0
+    """Since then, of the calls sent since."""
+    sent: list[float] = field(default_factory=list)
+    """When calls started since then."""
+    single: int = 0
+    """Refusals that told nothing."""
+    single_since_s: float = -1e9
+    sent_since: int = 0
+    """Calls that were sent since then."""
+    immune_until_s: float = -1e9
+    """A slower pace was tried and refused as often: until then only a clump counts."""
+    immune_for_s: float = IMMUNE_S
+    unheld: dict[str, History] = field(default_factory=dict)
+    """What each process has sent that no limit held back."""
+
+    def note_sent(self, at_s: float) -> None:
+        if len(self.sent) < MOST_SENT:
+            self.sent.append(at_s)
+        self.sent_since += 1
+
+    def served_per_s(self, now_s: float) -> float:
+        """Lately, to all who share the scope."""
+        return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
+
+    def judge(self, sent_at_s: float, now_s: float) -> Verdict:
+        if sent_at_s < self.began_s:
+            return "chance"  # sent before the first was known: all of a clump may be refused for one reason
+        is_immune = now_s < self.immune_until_s
+        if (score := self._score(sent_at_s)) <= OVER:
+            self.began_s, self.refused, self.sent = now_s, 0, []
+        self.refused += 1
+        if score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
+            return "too fast"
+        if now_s - self.single_since_s > MANY_WITHIN_S:
+            self.single, self.single_since_s, self.sent_since = 0, now_s, 0
+        self.single += 1
+        return "perhaps" if self.single >= MANY and not is_immune else "chance"
+
+    def _score(self, sent_at_s: float) -> int:
+        """Calls sent later tell nothing yet: their refusals may be on their way."""
+        if len(self.sent) == MOST_SENT or self.began_s < 0:
+            return OVER
+        return REFUSED * self.refused - sum(at_s < sent_at_s for at_s in self.sent)
+
+    def absolve(self, now_s: float) -> None:
+        """A slower pace was refused as well: it is not about pace."""
+        is_again = now_s - self.immune_until_s < LONGEST_IMMUNE_S
+        self.immune_for_s = min(2 * self.immune_for_s, LONGEST_IMMUNE_S) if is_again else IMMUNE_S
+        self.immune_until_s = now_s + self.immune_for_s
+        self.single, self.began_s = 0, -1e9

@@ -1,0 +1,204 @@
+"""Never faster than a provider allows, whatever it says, and never needlessly slower: in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+
+import pytest
+from bench.habits import CALL, Counting, Habits, Headers, RetryAfter, ideal_s, paced
+
+from evalve.gate.limits.booking import ScopeState
+from evalve.gate.limits.period import Period
+from evalve.gate.limits.state import MemoryState
+from evalve.gate.messages import Limits, Stated
+from evalve.testing import run_in_virtual_time
+
+MOST_REFUSED = {1: 12, 4: 60}
+"""Or one in a hundred; by how many processes start at once without any knowledge."""
+
+
+def held(habits: Habits, *, processes: int, most_wall: float) -> None:
+    calls = int(habits.per_s / habits.size * (35 + habits.depth_s))
+
+    ended_s = run_in_virtual_time(
+        paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
+    )
+
+    assert habits.refused <= max(0.01 * calls, MOST_REFUSED[processes])
+    assert ended_s <= most_wall * ideal_s(habits, calls)
+
+
+COUNTINGS: tuple[Counting, ...] = ("bucket", "fixed", "sliding")
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("headers", ["minute", "bucket", "window"])
+@pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_a_stated_limit_is_held_however_it_is_counted_and_whatever_headers_claim(
+    counting: Counting, depth_s: float, headers: Headers, processes: int
+) -> None:
+    held(Habits(depth_s=depth_s, counting=counting, headers=headers), processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["exact", "absent", "date"])
+@pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_headers_that_promise_a_minute_of_less_are_refuted(
+    counting: Counting, depth_s: float, retry_after: RetryAfter, processes: int
+) -> None:
+    habits = Habits(depth_s=depth_s, counting=counting, retry_after=retry_after)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize("depth_s", [1.0, 10.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_the_same_for_tokens(counting: Counting, depth_s: float, headers: Headers) -> None:
+    habits = Habits(20_000.0, depth_s, counting, headers=headers, dimension="input_tokens", size=500.0)
+
+    held(habits, processes=1, most_wall=1.10)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.10])
+@pytest.mark.parametrize("headers", ["absent", "minute"])
+@pytest.mark.parametrize("calls", [1000, 3000])
+def test_refusals_at_random_cost_little_more_than_their_retries(
+    share: float, headers: Headers, calls: int
+) -> None:
+    def provider() -> Habits:
+        return Habits(1000.0, headers=headers, random_share=share, is_limited=False)
+
+    only_retried_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls, is_held=False))
+    ours_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls))
+
+    assert ours_s <= 1.5 * only_retried_s
+
+
+def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_provider_is_well() -> None:
+    async def main() -> float:
+        state = MemoryState(now_s=asyncio.get_running_loop().time)
+        habits = Habits(headers="absent", random_share=0.1, is_limited=False)
+        await paced(habits, Limits(), calls=1000, states=[state])
+        habits.random_share = 0.0
+        return await paced(habits, Limits(), calls=30, states=[state])
+
+    assert run_in_virtual_time(main()) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ([(20, 19, 0.05), (20, 15, 0.25)], 1.0),
+        ([(400, 399, 0.025), (400, 380, 0.5)], 10.0),
+        ([(2400, 2399, 0.025), (2400, 2300, 2.5)], 60.0),
+        ([(2400, 39, 0.025), (2400, 20, 0.5)], 60.0),
+        ([(20, 19, None), (20, 15, None)], 60.0),
+        ([(20, 19, 0.9), (20, 12, 0.85), (20, 10, 0.8)], 1.0),
+        ([(1200, 1199, 2.0), (1200, 1180, 2.0), (1200, 1100, 6.0)], 60.0),
+        ([(200, 150, 4.0), (200, 100, 7.0)], 10.0),
+    ],
+    ids=[
+        "a second",
+        "ten",
+        "a minute",
+        "a shallow bucket",
+        "no reset",
+        "a window of a second",
+        "a minute in whole seconds",
+        "ten in whole seconds",
+    ],
+)
+def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
+    said: list[tuple[float, float, float | None]], seconds: float
+) -> None:
+    period = Period()
+
+    for limit, remaining, full_in_s in said:
+        period.learn(Stated(limit, remaining, 0.0, full_in_s), 0.0)
+
+    assert period.seconds() == pytest.approx(seconds, rel=0.2)
+
+
+def test_a_date_that_is_cut_to_whole_seconds_makes_no_limit_longer() -> None:
+    period = Period()
+
+    for remaining, full_in_s in ((19, 1.92), (12, 1.35), (3, 1.02), (0, 1.61), (0, 1.24)):
+        period.learn(Stated(20, remaining, 0.0, full_in_s, is_dated=True), 0.0)
+
+    assert period.seconds() == 1.0
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["whole", "absent"])
+@pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
+    counting: Counting, depth_s: float, retry_after: RetryAfter, processes: int
+) -> None:
+    habits = Habits(depth_s=depth_s, counting=counting, headers="absent", retry_after=retry_after)
+
+    held(habits, processes=processes, most_wall=1.20)
+
+
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+@pytest.mark.parametrize("per_s", [1.0, 5.0])
+def test_a_few_calls_in_ten_seconds_are_found_out_too(per_s: float, counting: Counting) -> None:
+    held(Habits(per_s, 10.0, counting, headers="absent"), processes=1, most_wall=1.20)
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        Habits(1.0, 10.0, headers="absent"),
+        Habits(2.0, 10.0, headers="absent", retry_after="exact"),
+        Habits(5.0, 1.0, headers="absent"),
+        Habits(16.7, 10.0, "sliding", headers="absent", retry_after="exact"),
+        Habits(5.0, 10.0, "sliding", headers="absent", retry_after="date"),
+        Habits(5.0, 1.0, "sliding", headers="bucket", retry_after="exact"),
+    ],
+    ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.retry_after}",
+)
+def test_slow_limits_are_found_out_with_as_few_refusals(habits: Habits) -> None:
+    held(habits, processes=1, most_wall=1.20 if habits.headers == "absent" else 1.10)
+
+
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_what_processes_sent_that_ended_before_a_window_was_found_is_found_out_too(
+    counting: Counting,
+) -> None:
+    held(Habits(1.0, 10.0, counting, headers="absent"), processes=4, most_wall=1.20)
+
+
+def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared() -> None:
+    """What remains of it does not rise while calls go on evenly, as where others take what flows in."""
+    habits = Habits(200.0, 1.0, "sliding", headers="bucket")
+
+    ended_s = run_in_virtual_time(paced(habits, Limits(), calls=3000))
+
+    assert ended_s <= 1.25 * ideal_s(habits, 3000)
+    assert habits.refused <= 30
+
+
+@pytest.mark.parametrize("headers", ["minute", "absent"])
+def test_a_window_is_forgotten_when_nothing_was_refused_for_long(headers: Headers) -> None:
+    """A limit that has risen meanwhile is used again."""
+    habits = Habits(depth_s=10.0, counting="fixed", headers=headers)
+
+    async def twice() -> tuple[ScopeState, ScopeState]:
+        state = MemoryState(now_s=asyncio.get_running_loop().time)
+        await paced(habits, Limits(), calls=1800, states=[state])
+        counted = copy.deepcopy(await state.peek(CALL.scope))
+        await asyncio.sleep(700.0)
+        habits.is_limited = False
+        await paced(habits, Limits(), calls=100, states=[state])
+        return counted, await state.peek(CALL.scope)
+
+    counted, later = run_in_virtual_time(twice())
+
+    assert counted.buckets["requests"].window is not None
+    assert later.buckets["requests"].window is None
+    assert later.learnt is None or not later.learnt.is_settled

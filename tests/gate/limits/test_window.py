@@ -1,0 +1,62 @@
+"""A window: at most so much within any time of a length."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalve.gate.limits.window import Window, usual_length_s
+
+
+def a_window(*taken: tuple[float, float]) -> Window:
+    """Ten in a second, without slack."""
+    window = Window(10.0, 1.0, slack_s=1e-9)
+    for start_s, amount in taken:
+        window.take(amount, start_s)
+    return window
+
+
+def test_what_fits_starts_at_once_but_not_before_what_is_booked() -> None:
+    assert a_window().earliest_s(10.0) == 0.0
+    assert a_window((5.0, 4.0)).earliest_s(6.0) == 5.0
+
+
+def test_what_does_not_fit_waits_until_enough_is_over() -> None:
+    window = a_window((5.0, 6.0), (5.5, 4.0))
+
+    assert window.earliest_s(6.0) == pytest.approx(6.0)
+    assert window.earliest_s(7.0) == pytest.approx(6.5)
+
+
+def test_more_than_it_holds_waits_until_it_is_empty() -> None:
+    assert a_window((5.0, 6.0), (5.5, 4.0)).earliest_s(50.0) == pytest.approx(6.5)
+
+
+def test_what_is_given_back_is_there_again_and_a_booking_that_is_gone_holds_nobody_back() -> None:
+    window = a_window((5.0, 8.0), (5.9, 2.0))
+
+    window.give_back(2.0, 5.9)
+
+    assert window.earliest_s(2.0) == pytest.approx(5.0)
+
+
+def test_a_refusal_of_a_window_that_was_nearly_full_adds_slack() -> None:
+    window = Window(10.0, 1.0, slack_s=0.02)
+    window.take(9.0, 5.0)
+
+    window.refused(5.0)
+
+    assert (window.slack_s, window.length_s, window.surprises) == (0.04, 1.0, 0)
+
+
+def test_a_refusal_of_one_with_much_room_makes_it_shorter() -> None:
+    window = Window(40.0, 1.0)
+    window.take(10.0, 5.0)
+
+    window.refused(5.0)
+
+    assert (window.length_s, window.most, window.surprises) == (0.25, 10.0, 1)
+
+
+@pytest.mark.parametrize(("measured_s", "usual_s"), [(0.2, 0.25), (0.9, 1.0), (8.8, 10.0), (64.0, 60.0)])
+def test_providers_count_in_usual_lengths(measured_s: float, usual_s: float) -> None:
+    assert usual_length_s(measured_s) == usual_s
