@@ -21,6 +21,7 @@ from evalve.conversations.turns import Agent
 from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import definitions
 from evalve.evaluators.tools.rules import ArgumentRules, as_rules
+from evalve.experiments.keyless import stops_without_key
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.own_functions import function_named, tool_functions
 from evalve.experiments.resolving import Entry
@@ -108,6 +109,7 @@ class ConversationTask:
     database: str | None = None
     """Which argument is a database."""
 
+    @stops_without_key
     async def evaluate(self, /, **values: Any) -> Result:
         conversation = read_conversation(values[COLUMN])
         played = await self._played(conversation, values)
