@@ -140,19 +140,22 @@ def _facts(record: Record) -> Iterator[str]:
 
 
 def _scores(record: Record, *, full: bool) -> Iterator[str]:
-    """Where a name has several that are right or wrong, right ones are only counted; of a conversation's turns
-    all are, for the turns are shown with what was wrong."""
+    """Where a name has several that are right or wrong, right ones are only counted; so are all of a
+    conversation's turns, which are shown with what was wrong."""
     of_name: dict[str, list[Score]] = {}
     for score in record.scores:
         of_name.setdefault(score.name, []).append(score)
     turns_are_shown = is_conversation(record.response)
     for name, scores in of_name.items():
+        told, values = scores, [one.value for one in scores]
         is_of_turns = turns_are_shown and all("turn" in one.metadata for one in scores)
-        is_counted = is_of_turns or len(scores) > 1 and all(one.value in (True, False, None) for one in scores)
+        is_counted = is_of_turns or (
+            len(scores) > 1 and all(value in (True, False, None) for value in values)
+        )
         if is_counted and not full:
-            yield visible(f"  score     {name}: {_counted([one.value for one in scores])}")
-            scores = [] if is_of_turns else [one for one in scores if not one.value]
-        for score in scores:
+            yield visible(f"  score     {name}: {_counted(values)}")
+            told = [] if is_of_turns else [one for one in scores if not one.value]
+        for score in told:
             metadata = f"  {figures.text_of(score.metadata)}" if score.metadata else ""
             yield visible(f"  score     {name}: {figures.score_text(score.value)}{metadata}")
 
