@@ -114,6 +114,9 @@ def _experiment_lines(
         yield from [""] if place else []
         yield f"{said.what} · {agent.outlook.asked.name}"
         yield from agent.lines(width)
+    yield ""
+    for note in dict.fromkeys(note for agent in agents for note in agent.notes()):
+        yield from note.splitlines()
     if len(agents) > 1:
         yield ""
         calls = {agent.outlook.asked.name: agent.calls for agent in agents}
