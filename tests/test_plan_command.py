@@ -433,7 +433,9 @@ def test_a_plan_of_conversations_counts_turns_steps_teachers_and_lanes_and_compa
 
     said = planned(capsys, "crm", "--latency-s", "2")
     text = main(["plan", "crm", "--latency-s", "2"]), capsys.readouterr().out
+    chosen = planned(capsys, "crm", "--models", "mini, atlas")
 
+    assert [one["model"] for one in chosen["plans"]] == ["mini", "atlas"]
     by_name = {one["model"]: one for one in said["plans"]}
     assert {name: (one["calls"], one["turns"]) for name, one in by_name.items()} == {
         "claude": (13, 7),
@@ -456,3 +458,4 @@ def test_a_plan_of_conversations_counts_turns_steps_teachers_and_lanes_and_compa
     assert text[0] == 0
     assert "lanes     3, the longest with 5 turns" in text[1]
     assert "phases: claude, mini; atlas" in text[1]
+    assert text[1].count("what is more than this only waits") == 1  # and not for each agent

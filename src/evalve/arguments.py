@@ -257,6 +257,7 @@ def _add_planning(verbs: Verbs) -> None:
         help="of an experiment of evalve.yaml: so many at a time",
     )
     plan.add_argument("--model", metavar="NAME", help="whose price and limits, as in anthropic/claude-…")
+    plan.add_argument("--models", metavar="A,B", help="of an experiment of evalve.yaml: these of its models")
     plan.add_argument("--calls-per-sample", type=_amount, metavar="X", help="calls that a sample makes")
     plan.add_argument("--input-tokens", type=_amount, metavar="X", help="per call")
     plan.add_argument("--output-tokens", type=_amount, metavar="X", help="per call")

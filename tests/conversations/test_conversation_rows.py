@@ -66,6 +66,13 @@ def test_a_judge_is_needed_where_the_response_says_so() -> None:
         (row(SAYS), "expects nothing, so nothing can be scored"),
         (row(CALLS, initial_entities={"seed_data": {"Client": 5}}), "Client has rows by id.*got 5"),
         (row(CALLS, initial_entities={"seed_data": {"Client": {"1": "A"}}}), "a row is a mapping.*got 'A'"),
+        *(
+            (
+                row(CALLS, {**CALLS, "expected_args": {"id": text}}),
+                "turn 2: '{{.*' is no reference: write {{turn_1",
+            )
+            for text in ("{{turn1.id}}", "no {{Turn_1.id}}", "{{turn_1}}", "{{turn_1.id", "{{turn_1.id}")
+        ),
         (
             row({**CALLS, "expected_args": {"id": "{{turn_1.id}}"}}),
             r"turn 1: {{turn_1.id}} refers to no earlier turn \(there is none\)",
@@ -83,3 +90,7 @@ def test_a_judge_is_needed_where_the_response_says_so() -> None:
 def test_mistakes_are_told_with_conversation_and_turn(given: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         read_conversation(given)
+
+
+def test_other_texts_in_braces_are_texts() -> None:
+    read_conversation(row({**CALLS, "expected_args": {"text": "Dear {{name}}, {{turnover}} and {{turn}}"}}))

@@ -215,3 +215,14 @@ async def test_of_calls_whose_results_nobody_has_seen_the_rest_is_scored() -> No
     assert [s.value for s in named(result, "arguments")] == [True, False]
     assert "deep is false" in named(result, "arguments")[1].metadata["reason"]
     assert named(result, "outcome") == []
+
+
+async def test_what_is_missing_is_told_once_and_without_arguments_that_nobody_knows() -> None:
+    refers = {"expected_tool": "quote", "expected_args": {"id": "{{turn_1.id}}"}}
+
+    result = await scored([CREATE, refers], [], [])
+
+    assert [score.metadata["reason"] for score in named(result, "turn")] == [
+        'missing: create(name="Acme") was not called',
+        "missing: quote(…) was not called; {{turn_1.id}} is not known, because turn 1 went wrong",
+    ]

@@ -109,6 +109,11 @@ async def test_a_sample_is_the_whole_row_named_by_its_conversation(folder: Path)
             "tools: crm_tool.py",
             "16: .*no file .*crm_tool.py'; did you mean 'crm_tools.py'",
         ),
+        (
+            "    tools: crm_tools.py\n",
+            "",
+            "4: row 1 .*the tool 'create' is expected, and no tools are offered",
+        ),
         ("tools: crm_tools.py", "tools: tools.json", "16: .*'tools.json' is not a Python file"),
         (
             "tools: crm_tools.py",
@@ -192,6 +197,13 @@ def test_mistakes_are_told_with_their_lines(folder: Path, written: str, instead:
         (
             {**TALK, "turns": [{"user_utterance": "a", "expected_tool": "creat"}]},
             "turn 1: the tool 'creat' is expected, and is not offered; did you mean 'create'",
+        ),
+        (
+            {
+                **TALK,
+                "turns": [{"user_utterance": "a", "expected_tool": "create", "expected_args": {"nam": 1}}],
+            },
+            "turn 1: the argument 'nam' is expected, and the tool 'create' has none of that name; did",
         ),
         (
             {

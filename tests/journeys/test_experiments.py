@@ -64,6 +64,19 @@ def test_an_experiment_runs_by_its_name_and_says_each_sample(project: Project, p
     assert provider.stats.requests == 20
 
 
+def test_a_missing_key_stops_the_run_and_not_each_sample(project: Project, provider: Simulator) -> None:
+    environ = prepared(project, provider)
+
+    ended = project.evalve(
+        "run", "full", "--model", "openai/m", "--concurrency", "1", **environ, OPENAI_API_KEY=""
+    )
+
+    assert ended.code == 2
+    assert ended.out.startswith("sums[openai/m]  0/20 done, 1 failed (code)")
+    assert ended.out.count("needs an API key") == 1
+    assert "  stopped: openai/m needs an API key: set OPENAI_API_KEY, or give api_key=" in ended.out
+
+
 def test_without_a_name_the_experiments_that_there_are_are_told(
     project: Project, provider: Simulator
 ) -> None:

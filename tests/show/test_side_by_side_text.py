@@ -56,6 +56,17 @@ def test_agents_have_a_column_each_with_scores_calls_by_role_and_tools() -> None
     ]
 
 
+def test_what_came_from_the_cache_stands_above_the_tokens_that_it_saved() -> None:
+    paid = {"requests": 4.0, "retries": 1.0, "input_tokens": 900.0}
+    saved = {"requests": 0.0, "cached": 3.0}
+
+    lines = shown(agents("claude", "atlas", claude=paid, atlas=saved), 100)
+
+    assert [line.split(maxsplit=3)[3] for line in lines if line.startswith("from the cache")] == [
+        "0 of 3 calls        3 of 3 calls"
+    ]
+
+
 def test_a_narrow_terminal_has_no_intervals_and_many_agents_are_told_in_several_tables() -> None:
     lines = list(
         show_text(agents("claude", "gpt", "mini", "atlas"), "crm", evaluation=None, choice=Choice(), width=40)

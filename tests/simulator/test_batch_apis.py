@@ -67,6 +67,18 @@ async def test_a_message_batch_ends_after_its_delay_with_a_result_for_each_reque
     assert (provider.stats.batches, provider.stats.batched, provider.stats.batched_again) == (1, 5, 0)
 
 
+async def test_a_script_that_raises_errs_for_that_request_alone(
+    start: Start, clock: FakeClock, of_anthropic: Client
+) -> None:
+    provider, _ = await start(Behaviour(answers=lambda ask: {"say 0": "yes"}[ask.prompt], batches=Batches()))
+    client = of_anthropic(provider)
+    batch = await client.messages.batches.create(requests=messages(2))
+    clock.advance(86_400)
+    results = {one.custom_id: one.result async for one in await client.messages.batches.results(batch.id)}
+    assert results["r-0"].message.content[0].text == "yes"
+    assert results["r-1"].error.error.message == "the script raised KeyError: 'say 1'"
+
+
 async def test_requests_fail_expire_and_go_missing_by_their_shares(
     start: Start, clock: FakeClock, of_anthropic: Client
 ) -> None:

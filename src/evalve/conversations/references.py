@@ -12,6 +12,7 @@ from evalve.jsontext import to_json
 from evalve.options import suggestion
 
 _REFERENCE = re.compile(r"\{\{\s*turn_(\d+)\.([^{}]+?)\s*\}\}")
+_MEANT = re.compile(r"(?i)\{\{\s*turn[\s_-]*\d[^{}]*(?:\}\}?|$)")
 _MISSING = object()
 
 
@@ -35,8 +36,11 @@ class Returned:
 
 
 def references_in(value: Any) -> Iterator[tuple[int, str]]:
-    """Turn and field of every reference, wherever it stands."""
+    """Turn and field of every reference, wherever it stands. `DatasetError` for what was meant as one."""
     if isinstance(value, str):
+        for meant in _MEANT.findall(value):
+            if _REFERENCE.fullmatch(meant) is None:
+                raise DatasetError(f"{meant!r} is no reference: write {{{{turn_1.field}}}}")
         for match in _REFERENCE.finditer(value):
             yield int(match[1]), match[2]
     elif isinstance(value, Mapping):

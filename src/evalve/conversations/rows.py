@@ -220,7 +220,11 @@ def _check(conversation: Conversation, who: str) -> None:
 
 
 def _check_references(value: Any, before: Sequence[int], who: str) -> None:
-    for number, path in references_in(value):
+    try:
+        found = list(references_in(value))
+    except DatasetError as error:
+        raise DatasetError(f"{who}: {error}") from None
+    for number, path in found:
         if number not in before:
             there = f"there is: {', '.join(map(str, before))}" if before else "there is none"
             raise DatasetError(f"{who}: {{{{turn_{number}.{path}}}}} refers to no earlier turn ({there})")

@@ -16,7 +16,7 @@ from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import ToolDefinition
 from evalve.evaluators.tools.rules import ArgumentRules
 from evalve.options import suggestion
-from evalve.records import Result, Score
+from evalve.records import Result, Score, ToolCall
 
 SCORES = ("success", "all_turns", "final_state", "turn", "tool", "arguments", "outcome", "response")
 _ACCURACY = (metrics.accuracy,)
@@ -48,10 +48,34 @@ class Scoring:
                         f"expected, and is not offered{hint}"
                     )
 
+    def check_arguments(self, conversation: Conversation) -> None:
+        """Those that no call can have and succeed; a run counts them as wrong."""
+        if self.rules.ignore or self.rules.per_tool or self.rules.compare not in ("exact", "subset"):
+            return
+        tools = {one.name: one.schema for one in self.tools}
+        for turn in conversation.turns:
+            for call in turn.calls or () if turn.expect_success else ():
+                _check_names(
+                    call, tools.get(call.name), f"conversation {conversation.id!r}, turn {turn.number}"
+                )
+
     def verdicts(
         self, conversation: Conversation, played: Sequence[PlayedTurn]
     ) -> tuple[list[Verdict], dict[int, Returned]]:
         return verdicts_of(conversation, played, tools=self.tools, rules=self.rules)
+
+
+def _check_names(call: ToolCall, schema: Any, who: str) -> None:
+    if not isinstance(schema, Mapping) or schema.get("additionalProperties") is not False:
+        return
+    takes = [str(name) for name in schema.get("properties", ())]
+    for name in call.arguments if isinstance(call.arguments, Mapping) else ():
+        if name not in takes:
+            hint = suggestion(str(name), takes) or f" (there is: {', '.join(takes) or 'none'})"
+            raise DatasetError(
+                f"{who}: the argument {name!r} is expected, and the tool {call.name!r} has none of that "
+                f"name{hint}"
+            )
 
 
 @dataclass(slots=True)

@@ -53,7 +53,8 @@ class Verdict:
     def why(self) -> list[str]:
         problem = [self.played.problem] if self.played.problem else []
         wrong = [part.reason for part in self.parts.values() if part.value is not True and part.reason]
-        return list(dict.fromkeys([*problem, *wrong]))
+        told = list(dict.fromkeys([*problem, *wrong]))
+        return [one for one in told if not any(one != other and one in other for other in told)]
 
 
 def verdicts_of(

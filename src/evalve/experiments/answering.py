@@ -11,6 +11,7 @@ from typing import Any
 from evalve.contracts import SAMPLE
 from evalve.declare.templates import columns_of, filled
 from evalve.errors import DatasetError, DeclarationError, InfrastructureError
+from evalve.experiments.keyless import stops_without_key
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.tools import OfferedTools
 from evalve.records import AnswerOnly, Result
@@ -32,6 +33,7 @@ class Task:
     lent: tuple[str, ...] = ()
     """Which arguments are lent, not columns."""
 
+    @stops_without_key
     async def evaluate(self, /, **values: Any) -> Result:
         row = {name: value for name, value in values.items() if name not in self.lent}
         prompt = filled(self.prompt, row)

@@ -21,6 +21,7 @@ from evalve.conversations.turns import Agent
 from evalve.errors import DatasetError, OptionError
 from evalve.evaluators.tools.definitions import definitions
 from evalve.evaluators.tools.rules import ArgumentRules, as_rules
+from evalve.experiments.keyless import stops_without_key
 from evalve.experiments.models import Asked, open_model
 from evalve.experiments.own_functions import function_named, tool_functions
 from evalve.experiments.resolving import Entry
@@ -61,6 +62,16 @@ class DeclaredConversations:
     rules: ArgumentRules
     file: Path | None = None
     """Where the tools are."""
+    asks_models: bool = False
+    """Whether somebody takes part who has no tools but these."""
+
+    def check_offers(self, conversation: Conversation) -> None:
+        expected = [call.name for turn in conversation.turns for call in turn.calls or ()]
+        if expected and self.asks_models and not self.functions:
+            raise DatasetError(
+                f"conversation {conversation.id!r}: the tool {expected[0]!r} is expected, and no tools are "
+                "offered: name the file that has them, `tools: tools.py`"
+            )
 
     def scoring(self, judge: Asked | None, environ: Mapping[str, str]) -> Scoring:
         schemas = definitions([one.definition for one in tools_of(self.functions)])
@@ -108,6 +119,7 @@ class ConversationTask:
     database: str | None = None
     """Which argument is a database."""
 
+    @stops_without_key
     async def evaluate(self, /, **values: Any) -> Result:
         conversation = read_conversation(values[COLUMN])
         played = await self._played(conversation, values)
@@ -161,14 +173,17 @@ def row_problems(
     """What is wrong with rows of a file, before anybody is asked: with each of the first so many that are."""
     if source.path is None:
         return  # nothing is fetched for the sake of looking
-    scoring = Scoring(definitions([one.definition for one in tools_of(declared.functions)]), judge=judge)
+    offered = definitions([one.definition for one in tools_of(declared.functions)])
+    scoring = Scoring(offered, declared.rules, judge)
     wrong = 0
     try:
         for number, row in enumerate(source.open(), 1):
             try:
                 conversation = read_conversation(row)
                 scoring.check(conversation)
+                scoring.check_arguments(conversation)
                 check_database(conversation, has_database=has_database)
+                declared.check_offers(conversation)
             except (DatasetError, OptionError) as error:
                 wrong += 1
                 yield f"row {number} of {source.label}: {error}"
@@ -187,7 +202,9 @@ def refuse_keys_of_conversations(entry: Entry) -> None:
             )
 
 
-def conversations_of(entry: Entry, sources: Sequence[Source], judge: Asked | None) -> DeclaredConversations:
+def conversations_of(
+    entry: Entry, sources: Sequence[Source], asked: Sequence[Asked], judge: Asked | None
+) -> DeclaredConversations:
     """What the experiment says; `OptionError` with file, line and remedy."""
     who = f"experiments.{entry.name}"
     for key, why in _NOT_HERE.items():
@@ -201,7 +218,12 @@ def conversations_of(entry: Entry, sources: Sequence[Source], judge: Asked | Non
         raise OptionError(f"{entry.where('arguments')}: {who}: {error}") from None
     functions, file = tool_functions(entry, f"{entry.where('tools')}: {who}: tools")
     found = DeclaredConversations(
-        functions, entry.get("system"), int(entry.get("max_steps", MAX_STEPS)), rules, file
+        functions,
+        entry.get("system"),
+        int(entry.get("max_steps", MAX_STEPS)),
+        rules,
+        file,
+        asks_models=any(not one.is_agent for one in asked),
     )
     _check_connections(entry, found, who)
     for source in sources:

@@ -173,7 +173,7 @@ def _of_conversations(
         expected=None,
         scorers=(),
         document=document,
-        conversations=conversations_of(entry, sources, judge),
+        conversations=conversations_of(entry, sources, asked, judge),
     )
     where = f"{entry.where('fail_under')}: experiments.{entry.name}: fail_under"
     check_gates_of(declared, _gates(entry), where)

@@ -23,7 +23,7 @@ from evalve.planning.subjects import (
     subjects_of_outlook,
 )
 from evalve.secrecy import Environment
-from evalve.show.plans import HERE, plan_json, plan_text
+from evalve.show.plans import HERE, figures_text, plan_json, plan_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,14 @@ class AgentPlan:
             if part.planned is None:
                 yield "calls     0: none of the recorded samples called a model through evalve"
             else:
-                yield from plan_text(part.planned, model=part.model, width=width)
+                yield from figures_text(part.planned, width=width)
         yield from outlook_lines(self.outlook, self.sample_s, self.source)
+
+    def notes(self) -> Iterator[str]:
+        """To be told once, however many agents they are true of."""
+        for part in self.parts:
+            if part.planned is not None:
+                yield from plan_notes(part.planned, part.model)
 
     def plain(self) -> dict[str, Any]:
         own = [

@@ -36,7 +36,7 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
         samples=said.samples,
         repeat=said.repeat,
         max_concurrency=getattr(said, "concurrency", None),
-        model=None if said.model is None else (said.model,),
+        model=_typed_models(said),
     )
     environ = Environment(os.environ)
     settings = wiring.settings(options, folder=Path.cwd(), environ=environ)
@@ -59,6 +59,12 @@ def plan_lines(said: argparse.Namespace, *, open_store: OpenStore, width: int) -
     if said.json:
         return [plan_json(planned, model=model)]
     return plan_text(planned, model=model, width=width)
+
+
+def _typed_models(said: argparse.Namespace) -> tuple[str, ...] | None:
+    """Of `--model` and `--models`, as `evalve run` takes them."""
+    typed = [*([said.model] if said.model else []), *(said.models or "").split(",")]
+    return tuple(name.strip() for name in typed if name.strip()) or None
 
 
 def _is_of_file(what: str, configuration: Configuration) -> bool:
@@ -114,6 +120,10 @@ def _experiment_lines(
         yield from [""] if place else []
         yield f"{said.what} · {agent.outlook.asked.name}"
         yield from agent.lines(width)
+    notes = dict.fromkeys(note for agent in agents for note in agent.notes())
+    yield from [""] if notes else []
+    for note in notes:
+        yield from note.splitlines()
     if len(agents) > 1:
         yield ""
         calls = {agent.outlook.asked.name: agent.calls for agent in agents}

@@ -11,7 +11,7 @@ from typing import Any
 from evalve.contracts import ExperimentInfo, RunInfo, Store, split_roles
 from evalve.records import Record, classes_in_words
 from evalve.show import figures
-from evalve.show.breakdown.groups import groups_plain, groups_text
+from evalve.show.breakdown.groups import Groups, groups_plain, groups_text
 from evalve.show.breakdown.misses import misses_text
 from evalve.show.breakdown.passes import passes_plain, passes_text
 from evalve.show.exporting import export_row
@@ -36,6 +36,8 @@ from evalve.tallies import MetricValue
 
 _REASONS_SHOWN = 5
 _REASON_WIDTH = 60
+_SEEN = 0.005
+"""A difference that shows in two digits."""
 
 
 def list_text(experiments: Sequence[ExperimentInfo], *, width: int | None) -> list[str]:
@@ -130,6 +132,8 @@ def overview_text(one: Overview, *, full: bool = False, width: int | None = None
         yield ""
         yield from misses_text(one.misses)
     yield from groups_text(one.groups, width=width, full=full)
+    if any(_weighs_samples(metric, one.groups) for metric in one.metrics):
+        yield "  These tables count every score alike; metrics above are means over samples of their means."
 
 
 def metrics_text(metrics: Sequence[MetricValue]) -> list[str]:
@@ -144,6 +148,14 @@ def metrics_text(metrics: Sequence[MetricValue]) -> list[str]:
         for metric in metrics
     ]
     return table(columns, rows, indent="  ")
+
+
+def _weighs_samples(metric: MetricValue, groups: Groups) -> bool:
+    """Whether a table has another figure for it, because some samples have more scores of it than others."""
+    shares = [share for each in groups if (share := each.all.get(metric.evaluator)) is not None]
+    if metric.value is None or metric.metric not in ("accuracy", "mean"):
+        return False
+    return any(abs(share.mean - metric.value) >= _SEEN for share in shares)
 
 
 def _counted(metric: MetricValue) -> str:

@@ -119,6 +119,13 @@ class PlanLike(Protocol):
 
 
 def plan_text(plan: PlanLike, *, model: str | None, width: int | None) -> Iterator[str]:
+    yield from figures_text(plan, width=width)
+    for note in plan_notes(plan, model):
+        yield from note.splitlines()
+
+
+def figures_text(plan: PlanLike, *, width: int | None) -> Iterator[str]:
+    """Without the notes, which are the same for most plans that stand below each other."""
     yield from _works(plan, width)
     if plan.one_by_one_s is not None:
         mean = f"{figures.duration(plan.latency_s or 0.0)} each"
@@ -131,7 +138,6 @@ def plan_text(plan: PlanLike, *, model: str | None, width: int | None) -> Iterat
                 yield visible(f"{HERE}: {_limits(scope)} ({scope.source})")
     yield ""
     yield from _batch_lines(plan)
-    yield from _notes(plan, model)
 
 
 def _batch_lines(plan: PlanLike) -> Iterator[str]:
@@ -219,22 +225,29 @@ def _named(dimension: str) -> str:
     return "combined tokens" if dimension == "tokens" else dimension.replace("_", " ")
 
 
-def _notes(plan: PlanLike, model: str | None) -> Iterator[str]:
+def plan_notes(plan: PlanLike, model: str | None) -> Iterator[str]:
+    """What the figures mean, and what would make them better. Some are of several lines."""
     if plan.scopes:
-        yield "at once: calls in flight that the limits can use, rate × latency. Any number of processes is"
-        yield "safe (pytest -n), for they share one budget; what is more than this only waits."
-        yield "concurrency, throttle: what to say as --max-concurrency and --throttle, where a sample's calls"
-        yield "follow each other. Nothing is taken to be answered from the cache."
+        yield (
+            "at once: calls in flight that the limits can use, rate × latency. Any number of processes is\n"
+            "safe (pytest -n), for they share one budget; what is more than this only waits.\n"
+            "concurrency, throttle: what to say as --max-concurrency and --throttle, where a sample's calls\n"
+            "follow each other. Nothing is taken to be answered from the cache."
+        )
     if _lacks_tokens(plan):
-        yield "Tokens per call are not known, so durations count requests alone. Say --input-tokens and"
-        yield "--output-tokens, or run with --samples 5 first and plan again: the records then tell."
+        yield (
+            "Tokens per call are not known, so durations count requests alone. Say --input-tokens and\n"
+            "--output-tokens, or run with --samples 5 first and plan again: the records then tell."
+        )
     if plan.latency_s is None:
         yield "Latency is not known: say --latency-s to learn how many calls at once the limits can use."
     if model is None and not plan.scopes:
         yield "Which model will be called is not known here, and so neither its tiers nor its price."
     elif model is None:
-        yield "No model was named: these are Anthropic's tiers. --model shows those of its provider, its"
-        yield "price and the limits that hold here."
+        yield (
+            "No model was named: these are Anthropic's tiers. --model shows those of its provider, its\n"
+            "price and the limits that hold here."
+        )
     elif all(scope.name != HERE for scope in plan.scopes):
         yield visible(
             f"No limits of {model} are configured or learnt here yet: its first answer will state them."

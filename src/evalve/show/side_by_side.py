@@ -113,10 +113,21 @@ def _calls(variants: Sequence[Overview]) -> Iterator[_Figure]:
         return
     roles = list(dict.fromkeys(role for by_role in made for role in by_role))
     roles.sort(key=lambda role: (role != "", role in ABOUT))
+    if any(by_role.get("", {}).get("cached") for by_role in made):
+        yield _Figure("from the cache", [_cached(by_role.get("") or {}) for by_role in made])
     for what, cell in (("tokens", _tokens), ("USD", _usd)):
         for role in roles:
             label = f"{role} {what}" if role in ABOUT else f"  {role}" if role else what
             yield _Figure(label, [cell(by_role.get(role) or {}) for by_role in made])
+
+
+def _cached(made: Mapping[str, float]) -> tuple[str, str]:
+    """Calls that cost nothing this time: an agent is not cheaper for what another has paid."""
+    cached = int(made.get("cached", 0))
+    asked = int(made.get("requests", 0)) - int(made.get("retries", 0)) + cached
+    return (
+        (f"{cached:,} of {figures.plural(asked, 'call')}", f"{cached:,}/{asked:,}") if asked else _same("–")
+    )
 
 
 def _tokens(made: Mapping[str, float]) -> tuple[str, str]:

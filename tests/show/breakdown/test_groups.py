@@ -87,6 +87,11 @@ def test_any_key_of_the_metadata_may_be_asked_for(store: Store) -> None:
     assert "by tool" not in text
 
 
+def test_a_table_that_counts_otherwise_than_the_metrics_says_so(store: Store) -> None:
+    text = "\n".join(show_text(store, "crm", evaluation=None, choice=Choice(), width=80))
+    assert text.count("These tables count every score alike; metrics above are means over samples") == 1
+
+
 def test_a_key_that_no_score_has_is_an_error_with_those_that_they_have(store: Store) -> None:
     with pytest.raises(
         NotFound, match="no score of experiment 'crm' has 'toll' in its metadata; did you mean"

@@ -86,11 +86,12 @@ def test_control_characters_of_a_reply_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in "".join(conversation_lines({"turns": [turn]}, full=False))
 
 
-def test_the_page_of_a_sample_counts_right_scores_and_shows_wrong_ones() -> None:
+def test_the_page_of_a_sample_counts_the_scores_of_turns_and_shows_the_turns() -> None:
     store = open_store("memory://")
     turns = [
         {"name": "turn", "value": True, "metrics": ["accuracy"], "metadata": {"turn": 1}},
         {"name": "turn", "value": False, "metrics": ["accuracy"], "metadata": {"turn": 2, "reason": "late"}},
+        {"name": "response", "value": None, "metrics": ["accuracy"], "metadata": {"turn": 2}},
     ]
     sample = {"sample_id": "conv-1", "repeat": 0, "wall_s": 0.5, "scores": turns, "response": RESPONSE}
     record(store, "crm", sample)
@@ -99,7 +100,7 @@ def test_the_page_of_a_sample_counts_right_scores_and_shows_wrong_ones() -> None
 
     assert lines[4:7] == [
         "  score     turn: 1/2",
-        '  score     turn: False  {"reason": "late", "turn": 2}',
+        "  score     response: 1 unscored",
         "  conversation  2 turns, 1 wrong, first at turn 2",
     ]
     assert "  response" not in lines

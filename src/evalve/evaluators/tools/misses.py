@@ -71,11 +71,11 @@ def of_kinds(misses: Iterable[Miss], kinds: frozenset[Kind]) -> list[Miss]:
 
 
 def call_text(call: ToolCall) -> str:
-    """`search(query="cats", limit=5)`, shortened."""
+    """`search(query="cats", limit=5)`, shortened; `search(…)` where any arguments will do."""
     if isinstance(call.arguments, dict):
         inside = ", ".join(f"{name}={value_text(value)}" for name, value in call.arguments.items())
     else:
-        inside = "" if call.arguments is None else value_text(call.arguments)
+        inside = "…" if call.arguments is None else value_text(call.arguments)
     return f"{call.name}({_shortened(inside)})"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from evalve.contracts import EvaluationInfo, RecordQuery, Store
 from evalve.errors import NotFound, StorageError
 from evalve.options import suggestion
-from evalve.records import Failure, Record
+from evalve.records import Failure, Record, Score
 from evalve.show import figures
 from evalve.show.exporting import export_row
 from evalve.show.finding import evaluations_of, experiment_named
@@ -140,22 +140,31 @@ def _facts(record: Record) -> Iterator[str]:
 
 
 def _scores(record: Record, *, full: bool) -> Iterator[str]:
-    """Where a name has several that are right or wrong, as for each turn, right ones are only counted."""
-    by_name: dict[str, list[Any]] = {}
+    """Where a name has several that are right or wrong, right ones are only counted; so are all of a
+    conversation's turns, which are shown with what was wrong."""
+    of_name: dict[str, list[Score]] = {}
     for score in record.scores:
-        by_name.setdefault(score.name, []).append(score.value)
-    told: set[str] = set()
-    for score in record.scores:
-        values = by_name[score.name]
-        if len(values) > 1 and not full and all(value in (True, False, None) for value in values):
-            if score.name not in told:
-                told.add(score.name)
-                right = figures.out_of(sum(map(bool, values)), len(values))
-                yield visible(f"  score     {score.name}: {right}")
-            if score.value:
-                continue
-        metadata = f"  {figures.text_of(score.metadata)}" if score.metadata else ""
-        yield visible(f"  score     {score.name}: {figures.score_text(score.value)}{metadata}")
+        of_name.setdefault(score.name, []).append(score)
+    turns_are_shown = is_conversation(record.response)
+    for name, scores in of_name.items():
+        told, values = scores, [one.value for one in scores]
+        is_of_turns = turns_are_shown and all("turn" in one.metadata for one in scores)
+        is_counted = is_of_turns or (
+            len(scores) > 1 and all(value in (True, False, None) for value in values)
+        )
+        if is_counted and not full:
+            yield visible(f"  score     {name}: {_counted(values)}")
+            told = [] if is_of_turns else [one for one in scores if not one.value]
+        for score in told:
+            metadata = f"  {figures.text_of(score.metadata)}" if score.metadata else ""
+            yield visible(f"  score     {name}: {figures.score_text(score.value)}{metadata}")
+
+
+def _counted(values: list[Any]) -> str:
+    told = [value for value in values if value is not None]
+    untold = f"{len(values) - len(told)} unscored" if len(told) < len(values) else ""
+    right = figures.out_of(sum(map(bool, told)), len(told)) if told else ""
+    return ", ".join(filter(None, [right, untold]))
 
 
 def _contents(record: Record, *, full: bool) -> Iterator[str]:

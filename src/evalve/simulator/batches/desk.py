@@ -78,9 +78,12 @@ class Desk:
         ask = api.read(request.body, request.digest)
         draw = Draw(behaviour.seed, ask.digest, 0)
         ordinal = batch.requests.index(request) if isinstance(behaviour.answers, list | tuple) else 0
-        output = output_for(
-            ask, script=behaviour.answers, length=behaviour.output, ordinal=ordinal, draw=draw
-        )
+        try:
+            output = output_for(
+                ask, script=behaviour.answers, length=behaviour.output, ordinal=ordinal, draw=draw
+            )
+        except Exception as error:  # of a person's script: one request errs, the others have answers
+            raise BadRequest(f"the script raised {type(error).__name__}: {error}") from error
         usage = InputUsage(ask.input_tokens)
         identity = f"{random.Random(f'{batch.id}/{request.custom_id}').getrandbits(48):012x}"
         return api.whole(ask, output, usage, identity)
