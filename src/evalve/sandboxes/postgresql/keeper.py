@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,8 @@ class _Cluster:
 
     def _write_log(self, lines: Any) -> None:
         written = 0
-        with (self._folder / "log").open("wb", buffering=0) as log:
+        log_file = (self._folder / "log").open("wb", buffering=0)
+        with log_file as log, suppress(ValueError):  # whoever has stopped the server closes the pipe
             for line in lines:
                 written += len(line)
                 if written < _LOG_BYTES:

@@ -86,15 +86,16 @@ class Loan:
             return None  # its backend was ended, or refuses: the database is dropped
 
     async def _close(self, *, keep: bool, in_thread: bool) -> None:
-        await self.database.close_opened()
-        connection = self._session.connection
-        if connection is not None:
-            connection.is_lent = False
-        if keep:
-            self._copy.kept = self._session.kept()
-        elif connection is None:
-            self._session.abandon_kept()
-        elif isinstance(connection, OwnAsync):
-            await connection.close()
-        elif not in_thread:  # else the function may still use it: it ends when the database is dropped
-            connection.close()
+        try:
+            await self.database.close_opened()
+        finally:  # nothing here waits: a second cancellation finds nothing left open
+            connection = self._session.connection
+            if connection is not None:
+                connection.is_lent = False
+            if keep:
+                self._copy.kept = self._session.kept()
+            elif connection is None:
+                self._session.abandon_kept()
+            elif isinstance(connection, OwnAsync) or not in_thread:
+                connection.pgconn.finish()
+            # else the function may still use it: it ends when the database is dropped

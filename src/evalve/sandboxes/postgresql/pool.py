@@ -108,6 +108,7 @@ class CopyPool:
     def give_back(self, copy: Copy, state: Returned) -> None:
         with self._lock:
             if self._lent.pop(copy.name, None) is None:
+                copies.disconnect(copy)
                 return  # it was dropped when the pool was closed
             if state == "held" and not self._is_worth_a_look():
                 state = "dirty"
