@@ -35,7 +35,8 @@ def campaign(url: str, rounds: int, agents: list[str] | None = None) -> Any:
             pass
         return evalve.Result(evalve.Score("clean", not wrong, [evalve.metrics.accuracy()]), response=wrong)
 
-    return evalve.run(eval_faults, experiment="faults", progress="off")
+    # accepting: a sample at work when its process is killed twice would else be taken for what kills it
+    return evalve.run(eval_faults, experiment="faults", progress="off", accept_changes=True)
 
 
 if __name__ == "__main__":
