@@ -15,7 +15,7 @@ from bench.sandbox.agents import AGENTS
 import evalve
 from evalve.contracts import SampleContext
 from evalve.errors import DeclarationError, LenderError
-from evalve.sandboxes.postgresql.lender import Postgres, postgres
+from evalve.sandboxes.postgresql.lender import Postgres, postgres, tenancy_at
 from fake_surroundings import FakeSurroundings
 from postgres_server import Admin
 
@@ -194,6 +194,18 @@ async def test_a_database_that_somebody_else_wrote_into_is_quarantined_and_the_s
     async with lender.lend(context()) as db:
         assert db.name != first
         assert await db.diff({"notes": [{"body": "first call"}]}) == ""
+
+
+async def test_after_the_server_was_left_a_lender_closes_its_own_connections(
+    admin: Admin, lending: Lending, context: Context
+) -> None:
+    lender = lending(url=f"{admin.url}?connect_timeout=10")  # where no other test's lender is
+    async with lender.lend(context()) as db, db.savepoint() as connection:
+        await connection.execute("DELETE FROM notes")
+    assert not connection.closed  # it is kept for the next sample
+    tenancy_at(f"{admin.url}?connect_timeout=10").close()
+    await asyncio.to_thread(lender.close)
+    assert connection.closed
 
 
 def test_sync_code_uses_the_same_names(lending: Lending, context: Context) -> None:

@@ -197,7 +197,9 @@ class CopyPool:
 
         try:
             self.tenancy.makers.submit(done)
-        except RuntimeError:  # the process ends
+        except RuntimeError:  # the server has been left, or the process ends
+            if copy is not None:
+                copies.disconnect(copy)
             self._work_ends()
 
     def _most_urgent(self) -> tuple[Any, Copy | None]:
@@ -295,6 +297,7 @@ class CopyPool:
         if copy is not None and not is_lost:
             _LOG.warning("database %s could not be reset or dropped: %s", copy.name, _brief(error))
         if copy is not None:
+            copies.disconnect(copy)
             self.tenancy.in_use.discard(copy.name)  # nobody answers for it: it is counted as left
         with self._lock:
             self._in_work -= 1

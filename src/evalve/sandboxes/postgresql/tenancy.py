@@ -55,6 +55,7 @@ class Tenancy:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._keeper: Connection | None = None
+        self._is_closed = False
         self._idle: list[Connection] = []
         self._reserved = 0
         self._looking = threading.BoundedSemaphore(LOOKERS)
@@ -67,6 +68,8 @@ class Tenancy:
         with self._lock:
             if self._keeper is not None:
                 return
+            if self._is_closed:
+                raise LenderError(f"{self.server.shown} has been left, and everything on it was dropped")
             keeper = self.server.connect(application=f"evalve {self.run}")
             self.version = keeper.info.server_version
             if self.version < SUPPORTED_FROM * 10_000:
@@ -191,6 +194,8 @@ class Tenancy:
 
     def left_in_words(self, unreserved: int) -> str:
         """Databases of this run that nobody uses now, and connections to them: what the server says."""
+        if self._is_closed:
+            return "dropped when the server was left"
         self.is_lost(self.generation)  # then it is connected to anew
         try:
             self.reserve(-unreserved)
@@ -212,6 +217,7 @@ class Tenancy:
             return  # a forked child: it is the parent's
         self.makers.shutdown(wait=True, cancel_futures=True)
         with self._lock:
+            self._is_closed = True
             if self._keeper is not None:
                 self._leave_clean(self._keeper)
             self._forget()
