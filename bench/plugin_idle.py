@@ -20,7 +20,7 @@ def measure() -> list[Figure]:
         {
             "with": _pytest_s,
             "without": lambda: _pytest_s("-p", "no:evalve"),
-            "alone": lambda: _pytest_s("-p", "evalve.pytest_plugin", environ=_ALONE),
+            "alone": lambda: _pytest_s("-p", "evalve.plugin.hooks", environ=_ALONE),
             "none": lambda: _pytest_s(environ=_ALONE),
         },
         rounds=ROUNDS,

@@ -70,15 +70,7 @@ DOORS = {
     "cli",
     "gate_commands",
     "planning",
-    "pytest_collect",
-    "pytest_items",
-    "pytest_plugin",
-    "pytest_run",
-    "pytest_session",
-    "pytest_traceback",
-    "pytest_command",
-    "pytest_warnings",
-    "pytest_workers",
+    "plugin",
     "reading",
 }
 UPWARD = {("declare.foreach", "wiring"), ("evaluators.asking", "gating")}

@@ -14,7 +14,7 @@ import pytest
 
 from evalve.cli import main
 from evalve.errors import OptionError
-from evalve.pytest_run import pytest_arguments
+from evalve.plugin.run import pytest_arguments
 from evalve.storage import open_store
 from recorded import done, failed, record
 

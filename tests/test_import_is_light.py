@@ -37,7 +37,7 @@ FOR_RUNS_ONLY = (
     "aiohttp",
     "datasets",
     "evalve.declare",
-    "evalve.pytest_session",
+    "evalve.plugin.session",
     "evalve.runner",
     "evalve.sandboxes",
     "evalve.show",
@@ -99,7 +99,7 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_importing_the_plugin_loads_nothing_that_only_runs_need() -> None:
-    assert loaded_by("import evalve.pytest_plugin") & set(FOR_RUNS_ONLY) == set()
+    assert loaded_by("import evalve.plugin.hooks") & set(FOR_RUNS_ONLY) == set()
 
 
 def test_declaring_an_evaluation_loads_nothing_that_only_calls_need() -> None:

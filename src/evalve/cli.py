@@ -18,7 +18,7 @@ from evalve.errors import EvalveError, NotFound, OptionError
 from evalve.experiments.configuration import configuration_file, project_folder, read_configuration
 from evalve.experiments.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
-from evalve.pytest_run import files_named, is_file, run_pytest
+from evalve.plugin.run import files_named, is_file, run_pytest
 from evalve.records import GROUPED_BY
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment

@@ -388,7 +388,7 @@ def does_not_end(how: str) -> str:
 def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
     project: Project, how: str, without: list[str]
 ) -> None:
-    project.write("conftest.py", AT_ONCE + "    import evalve.pytest_session as s; s._PATIENCE_S = 0.5\n")
+    project.write("conftest.py", AT_ONCE + "    import evalve.plugin.session as s; s._PATIENCE_S = 0.5\n")
     project.write("pytest.ini", "[pytest]\n")
     project.write("eval_stays.py", does_not_end(how))
     with project.started("-m", "pytest", "--experiment", "x", "--max-concurrency", "1", *without) as run:
@@ -409,7 +409,7 @@ def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
 
 @pytest.mark.parametrize("how", ["swallows", "waits for one that swallows", "waits for a thread"])
 def test_a_deadline_ends_a_sample_whatever_it_does(project: Project, how: str) -> None:
-    project.write("conftest.py", AT_ONCE + "    import evalve.pytest_session as s; s._PATIENCE_S = 0.5\n")
+    project.write("conftest.py", AT_ONCE + "    import evalve.plugin.session as s; s._PATIENCE_S = 0.5\n")
     project.write("eval_stays.py", does_not_end(how))
 
     ended = project.pytest("--experiment", "x", "--timeout", "0.2")
@@ -460,7 +460,7 @@ def test_an_interrupted_evaluation_is_counted_and_no_line_of_ours_is_shown(proje
 
     assert "1 interrupted in" in ended.out
     assert "no tests ran" not in ended.out
-    assert "pytest_session.py" not in ended.out
+    assert "plugin/session.py" not in ended.out
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])

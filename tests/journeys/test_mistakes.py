@@ -227,7 +227,7 @@ def test_what_only_a_fixture_can_know_is_a_failure_without_a_traceback(project: 
     assert ended.outcomes == {"errors": 2}
     assert "test_model[antropic/m]: 'antropic/m' does not name a model; did you mean" in ended.out
     assert "rate_limiter: 'anthropic/claude-sonnet-5': 'foo' is not an address" in ended.out
-    assert "pytest_plugin.py" not in ended.out
+    assert "plugin/hooks.py" not in ended.out
 
 
 def test_a_model_that_is_chosen_twice_is_asked_once(project: Project) -> None:

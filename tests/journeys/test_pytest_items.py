@@ -326,8 +326,9 @@ def test_an_idle_project_costs_nothing_and_gets_no_directory(project: Project) -
         import sys
 
         def test_what_is_imported():
-            ours = {name for name in sys.modules if name.startswith("evalve")}
-            assert ours == {"evalve", "evalve.errors", "evalve.options", "evalve.pytest_plugin"}
+            ours = {name for name in sys.modules if name.startswith("evalve.")}
+            plugin = {f"evalve.plugin.{name}" for name in ("hooks", "flags", "fixtures", "stash")}
+            assert ours == {"evalve.errors", "evalve.options", "evalve.plugin"} | plugin
         """,
     )
 

@@ -24,7 +24,7 @@ def said_to_run() -> None:
 
 
 def _tell(path: Path) -> None:
-    if "evalve.pytest_session" in sys.modules:
+    if "evalve.plugin.session" in sys.modules:
         return  # the script has started pytest itself
     one = _declared[0]
     names = one if len(_declared) == 1 else f"{one} and {len(_declared) - 1} more"

@@ -17,7 +17,7 @@ from evalve.experiments.planning import Outlook, Share
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.past_calls import PastCalls, past_calls
 from evalve.options import Options
-from evalve.pytest_collect import Collected, collect
+from evalve.plugin.collect import Collected, collect
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
 
 OpenStore = Callable[[], AbstractContextManager[Store]]

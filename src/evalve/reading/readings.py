@@ -39,7 +39,7 @@ from evalve.runner.interruption import forwarding_interrupts
 from evalve.show.pytest_summary import Told
 
 if TYPE_CHECKING:
-    from evalve.pytest_session import EvalveSession
+    from evalve.plugin.session import EvalveSession
 
 BROKE: pytest.StashKey[bool] = pytest.StashKey()
 """Of a test whose record is not there: it says nothing about what was evaluated."""
@@ -244,7 +244,7 @@ class Readings:
     async def _run_together(self, bound: Sequence[tuple[Wanted, Runnable]]) -> list[_Ended]:
         places = places_for([(one.evaluation, runnable.options) for one, runnable in bound])
         progress = OnceTold(self._session.showing(bound[0][1].options))
-        with self._session.spending_together([runnable.options for _, runnable in bound]) as budget:
+        with self._session.spending.together([runnable.options for _, runnable in bound]) as budget:
             if places is None:
                 return [await self._run_one(one, runnable, progress, budget) for one, runnable in bound]
             shared = asyncio.Semaphore(places)
@@ -303,7 +303,7 @@ def _sharing(one: Wanted, runnable: Runnable, places: asyncio.Semaphore) -> Runn
 def _is_ours(item: pytest.Item, fixture: str) -> bool:
     """Whether the test would get the plugin's fixture of the name, and not a person's own."""
     found = item.session._fixturemanager.getfixturedefs(fixture, item)
-    return found is not None and len(found) > 0 and found[-1].func.__module__ == "evalve.pytest_plugin"
+    return found is not None and len(found) > 0 and found[-1].func.__module__ == "evalve.plugin.fixtures"
 
 
 def _fail(request: pytest.FixtureRequest, text: str) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from evalve.pytest_warnings import HeardWarnings
+from evalve.plugin.heard_warnings import HeardWarnings
 from evalve.show.pytest_summary import warning_lines
 
 LOG = logging.getLogger("evalve.gate.somewhere")

@@ -13,8 +13,8 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,15 @@ from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
 from evalve.experiments.configuration import project_folder
-from evalve.gate.accounts import Account
 from evalve.gate.batches.asked import GATHERED
 from evalve.gate.budget import SharedBudget
 from evalve.options import Options
-from evalve.pytest_command import typed, without_fresh
-from evalve.pytest_items import evaluation_of, parameters_of, refuse_namesakes, variant_of
-from evalve.pytest_traceback import down_to_the_person
-from evalve.pytest_warnings import HeardWarnings
-from evalve.pytest_workers import Controller, Workers
+from evalve.plugin.command import typed, without_fresh
+from evalve.plugin.heard_warnings import HeardWarnings
+from evalve.plugin.items import evaluation_of, parameters_of, refuse_namesakes, variant_of
+from evalve.plugin.spending import Spending
+from evalve.plugin.traceback import down_to_the_person
+from evalve.plugin.workers import Controller, Workers
 from evalve.reading.claims import Claims
 from evalve.reading.readings import Readings
 from evalve.runner.evaluation import Outcome
@@ -60,7 +60,7 @@ class EvalveSession:
         self._experiment_flag = experiment_flag
         self._folder = project_folder(Path(config.invocation_params.dir))
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
-        self._purse = wiring.Purse()
+        self.spending = Spending()
         self._settings = self._read_settings(said)
         self._locks: dict[str, Lock] = {}
         self._lent = 0
@@ -80,7 +80,6 @@ class EvalveSession:
         """Whether items only say what they ask for, and are run again when the answers are there."""
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
-        self._calls_of_fixtures: Account | None = None
         self._runner: asyncio.Runner | None = None
         self._progress: Progress | None = None
         self._scope = ExitStack()
@@ -102,11 +101,7 @@ class EvalveSession:
         if self._worker is not None:
             lent = self._worker["evalve_experiment"]
             settings = replace(settings, experiment=lent["name"], named=lent["named"])
-            asked = settings.options_for_any()
-            if asked.budget_usd is not None:  # together the workers may spend what one process might
-                self._purse.shares = self._worker["workercount"]
-                share_usd = asked.budget_usd / self._purse.shares
-                settings = replace(settings, said=replace(settings.said, budget_usd=share_usd))
+            settings = self.spending.share_among(self._worker["workercount"], settings)
         return settings
 
     def models(self) -> tuple[str, ...]:
@@ -157,8 +152,7 @@ class EvalveSession:
         ):
             self._lock(evaluation)
         asked = self._settings.options_for_any()
-        self._calls_of_fixtures = self._scope.enter_context(gating.calls_between_runs(asked)).account
-        self._purse.spent_by_fixtures_usd = self._calls_of_fixtures.budget.used_usd
+        self.spending.count_fixtures(self._scope.enter_context(gating.calls_between_runs(asked)).account)
         if self._worker is not None and self._worker["evalve_experiment"]["replaces_another"]:
             return  # the others are at work: what is recorded is new
         for one in read:
@@ -366,7 +360,7 @@ class EvalveSession:
                 resumes=is_read,
             )
             try:
-                with self.leaving_the_rest_to_fixtures():
+                with self.spending.leaving_the_rest_to_fixtures():
                     told, outcome = await self.recorded(runnable, evaluation, label=item.nodeid)
             except EvalveError as error:
                 where, said = getattr(item.function, MARK).where, str(error)
@@ -400,7 +394,9 @@ class EvalveSession:
         resumes: bool = False,
     ) -> Runnable:
         """The evaluation under the session's options; one that `resumes` forgets nothing."""
-        options = self._within_budget(self._settings.options_for(evaluation))
+        options = self.spending.within_budget(
+            self._settings.options_for(evaluation), self._settings.options_for_any().budget_usd
+        )
         try:
             return evaluation.bound(
                 experiment=self._settings.experiment,
@@ -432,7 +428,7 @@ class EvalveSession:
                 progress=progress or (SILENT if self._gathers else self.showing(options)),
                 folder=self._folder,
                 give_up=None if self._worker is not None else self._give_up,
-                purse=self._purse if budget is None else None,
+                purse=self.spending.purse if budget is None else None,
                 budget=budget,
             )
         except Exception as error:
@@ -495,36 +491,6 @@ class EvalveSession:
                 2, b"evalve: threads that samples left behind do not end: the process ends without them\n"
             )
         os._exit(self._exitstatus)
-
-    def _within_budget(self, options: Options) -> Options:
-        """A budget for the whole run is what the evaluations and fixtures before have left of it."""
-        for_all_usd = self._settings.options_for_any().budget_usd
-        if for_all_usd is None:
-            return options
-        used_usd = self._purse.spent_usd + self._purse.spent_by_fixtures_usd()
-        return replace(options, budget_usd=max(0.0, for_all_usd - used_usd))
-
-    @contextmanager
-    def spending_together(self, asked: Sequence[Options]) -> Iterator[SharedBudget | None]:
-        """One budget for evaluations beside each other: the smallest that one of them has."""
-        limits_usd = [options.budget_usd for options in asked if options.budget_usd is not None]
-        budget = SharedBudget(min(limits_usd)) if limits_usd else None
-        with self.leaving_the_rest_to_fixtures():
-            try:
-                yield budget
-            finally:
-                self._purse.spent_usd += budget.used_usd() if budget is not None else 0.0
-
-    @contextmanager
-    def leaving_the_rest_to_fixtures(self) -> Iterator[None]:
-        """What an evaluation spends in the block, the fixtures of those that follow no longer have."""
-        before_usd = self._purse.spent_usd
-        try:
-            yield
-        finally:
-            fixtures = self._calls_of_fixtures
-            if fixtures is not None and fixtures.budget.limit_usd is not None:
-                fixtures.budget.limit_usd -= self._purse.spent_usd - before_usd
 
     def showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""

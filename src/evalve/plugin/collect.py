@@ -13,9 +13,9 @@ import pytest
 from evalve.declare.foreach import Evaluation, as_called
 from evalve.errors import DeclarationError, NotFound
 from evalve.options import suggestion
-from evalve.pytest_items import evaluation_of, variant_of
-from evalve.pytest_plugin import is_evaluation
-from evalve.pytest_run import run_pytest
+from evalve.plugin.hooks import is_evaluation
+from evalve.plugin.items import evaluation_of, variant_of
+from evalve.plugin.run import run_pytest
 from evalve.reading.marks import reading_of
 
 

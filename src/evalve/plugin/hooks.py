@@ -1,38 +1,49 @@
-"""The pytest plugin: options, collection of `eval_*`, and the hooks that hand over to `pytest_session`.
+"""The pytest plugin: options, collection of `eval_*`, and the hooks that hand over to `session`.
 
-Every pytest run on the machine imports this module, so it imports next to nothing, and what runs
+Every pytest run on the machine imports this module and the next to nothing that it needs; what runs
 evaluations is imported when the first one has been collected.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import inspect
-import os
 import sys
-from collections.abc import Generator, Iterator, Sequence
-from itertools import zip_longest
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
-from evalve.errors import DeclarationError, EvalveError, OptionError
-from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts
-
-if TYPE_CHECKING:
-    from evalve.pytest_session import EvalveSession
+from evalve.errors import DeclarationError, EvalveError
+from evalve.options import OPTIONS
+from evalve.plugin import fixtures
+from evalve.plugin.fixtures import (  # noqa: F401 (pytest finds them here)
+    gateway,
+    model,
+    postgres_sandbox,
+    rate_limiter,
+    record,
+    records,
+    workspace,
+)
+from evalve.plugin.flags import (
+    add_words,
+    attributes,
+    dest,
+    names_taken,
+    said_on_command_line,
+    short_names,
+    use_gateway,
+    wants_gateway,
+    with_our_trace,
+    without_bare_concurrent,
+    without_short_names,
+)
+from evalve.plugin.stash import LEFT_OUT, MISTAKE, SESSION, SHORT_NAMES, models_chosen, session_of
 
 MARK = "__evalve__"
 _MARKERS = ("evalve", "doteval", "dotevals")
 """Also the names by which a person who comes from doteval deselects evaluations."""
-SESSION: pytest.StashKey[EvalveSession] = pytest.StashKey()
-SHORT_NAMES: pytest.StashKey[set[str]] = pytest.StashKey()
-MISTAKE: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
-"""Found while pytest collects, when raising it would show a traceback for every file."""
-LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
-"""What looks like an evaluation and is none."""
 EXIT_BROKE = 7
 """The exit code where tests could not read what they need, so that nothing is known of it."""
 
@@ -46,8 +57,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group = parser.getgroup("evalve", "evaluations")
     for option in OPTIONS:
         names = [f"--evalve-{name}" for name in (option.name, *option.aliases)]
-        group.addoption(*names, dest=_dest(option), **_attributes(option))
-        _add_words(group, option, names)
+        group.addoption(*names, dest=dest(option), **attributes(option))
+        add_words(group, option, names)
 
 
 def _keep_from_rewriting(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -73,156 +84,21 @@ def pytest_load_initial_conftests(
     being mistaken for paths.
     """
     args[:] = without_bare_concurrent(with_our_trace(args))
-    others = _without_short_names(args, _names_taken(parser))
+    others = without_short_names(args, names_taken(parser))
     known = parser.parse_known_args(others, namespace=copy.copy(early_config.option))
     # only the paths: pytest has already written into this record how far up conftest.py files count
     early_config.known_args_namespace.file_or_dir = known.file_or_dir
-    if _wants_gateway(early_config, args, _names_taken(parser)):
-        _use_gateway(early_config)
+    if wants_gateway(early_config, args, names_taken(parser)):
+        use_gateway(early_config)
     yield
-    taken = _names_taken(parser)
+    taken = names_taken(parser)
     group = parser.getgroup("evalve")
     ours = early_config.stash[SHORT_NAMES] = set()
     for option in OPTIONS:
-        if names := _short_names(option, taken):
+        if names := short_names(option, taken):
             ours.update(names)
-            group.addoption(*names, dest=_dest(option), **_attributes(option))
-            _add_words(group, option, names)
-
-
-def _wants_gateway(config: pytest.Config, args: Sequence[str], taken: set[str]) -> bool:
-    """Asked before any conftest.py is imported, because clients read their address when they are made."""
-    if "--evalve-gateway" in args or ("--gateway" in args and "--gateway" not in taken):
-        return True
-    if getattr(config.option, "evalve_gateway", None):  # of an xdist worker
-        return True
-    folder = Path(config.invocation_params.dir)
-    if not os.environ.get("EVALVE_GATEWAY") and not any(map(_names_gateway, (folder, *folder.parents))):
-        return False
-    from evalve import wiring  # not imported for those who do not use evalve
-    from evalve.secrecy import Environment
-
-    try:
-        now = wiring.settings(Options(), folder=folder, environ=Environment(os.environ))
-        return bool(now.options_for_any().gateway)
-    except EvalveError:
-        return False  # said when the evaluations begin
-
-
-def _names_gateway(folder: Path) -> bool:
-    """Whether there is a configuration in it that may ask for one: cheaper than to read what it says."""
-    try:
-        return b"gateway" in (folder / "evalve.yaml").read_bytes()
-    except OSError:
-        return False
-
-
-def _use_gateway(config: pytest.Config) -> None:
-    from evalve import gateways
-
-    used = gateways.used()
-    try:
-        used.__enter__()
-    except EvalveError as error:
-        raise pytest.UsageError(str(error)) from None
-
-    def leave() -> None:
-        used.__exit__(None, None, None)
-
-    config.add_cleanup(leave)
-
-
-def with_our_trace(args: Sequence[str]) -> list[str]:
-    """pytest has a switch `--trace` of its own: with `on` or `off` behind it, ours is meant."""
-    return [
-        "--evalve-trace" if word == "--trace" and value in ("on", "off") else word
-        for word, value in zip_longest(args, args[1:])
-    ]
-
-
-def without_bare_concurrent(args: Sequence[str]) -> list[str]:
-    """`--concurrent` is a switch in dotevals: without a number it asks for what async ones do anyway."""
-    return [
-        word
-        for word, value in zip_longest(args, args[1:])
-        if word != "--concurrent" or (value is not None and value.isdecimal())
-    ]
-
-
-def _without_short_names(args: list[str], taken: set[str]) -> list[str]:
-    """The arguments less what may be ours; a conftest.py may yet turn out to have a name for a switch."""
-    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in OPTIONS:
-        for name in _short_names(option, taken):
-            for word in option.words:
-                known.add_argument(f"{name}={word}", action="store_true")
-            if option.is_switch or option.bare:
-                known.add_argument(name, action="store_true")
-            else:
-                known.add_argument(name, nargs="?")
-    try:
-        return known.parse_known_args(args)[1]
-    except argparse.ArgumentError:
-        return args
-
-
-def _dest(option: Option) -> str:
-    return f"evalve_{option.field}"
-
-
-def _attributes(option: Option) -> dict[str, Any]:
-    if option.is_switch:
-        return {"action": "store_const", "const": "true", "default": None, "help": option.help}
-    if option.bare:
-        return {"action": "store_const", "const": option.bare, "default": None, "help": option.help}
-    action = "append" if option.many else "store"
-    return {"action": action, "default": None, "metavar": option.metavar, "help": option.help}
-
-
-def _add_words(group: pytest.OptionGroup, option: Option, names: Sequence[str]) -> None:
-    """`--batch=auto` as a name of its own: argparse would take what follows a bare `--batch` for a value."""
-    for word in option.words:
-        flags = [f"{name}={word}" for name in names]
-        group.addoption(
-            *flags,
-            dest=_dest(option),
-            action="store_const",
-            const=word,
-            default=None,
-            help=argparse.SUPPRESS,
-        )
-
-
-def _short_names(option: Option, taken: set[str]) -> list[str]:
-    return [f"--{name}" for name in (option.name, *option.aliases) if f"--{name}" not in taken]
-
-
-def _names_taken(parser: pytest.Parser) -> set[str]:
-    return {name for group in _groups(parser) for option in group.options for name in option.names()}
-
-
-def _groups(parser: pytest.Parser) -> Iterator[Any]:
-    yield from parser._groups
-    yield parser._anonymous
-
-
-def said_on_command_line(config: pytest.Config) -> Options:
-    """The options as pytest parsed them; a bad value is a usage error."""
-    said: dict[str, Any] = {}
-    for option in OPTIONS:
-        given = config.getoption(_dest(option), None)
-        if given is None:
-            continue
-        flag = f"--{option.name}"
-        try:
-            said[option.field] = (
-                parse_texts(option, given, said_by=flag)
-                if option.many
-                else parse_text(option, given, said_by=flag)
-            )
-        except OptionError as error:
-            raise pytest.UsageError(str(error)) from None
-    return Options(**said)
+            group.addoption(*names, dest=dest(option), **attributes(option))
+            add_words(group, option, names)
 
 
 # -- collection
@@ -289,7 +165,7 @@ def pytest_make_collect_report(
     call = getattr(report, "call", None)
     error = call.excinfo.value if report.failed and call is not None and call.excinfo else None
     if isinstance(error, EvalveError) and not collector.config.option.fulltrace:
-        from evalve.pytest_traceback import leave_own_frames
+        from evalve.plugin.traceback import leave_own_frames
 
         leave_own_frames(error)
         report.longrepr = collector.repr_failure(pytest.ExceptionInfo.from_exception(error))
@@ -322,114 +198,13 @@ def is_evaluation(item: pytest.Item) -> bool:
     return hasattr(getattr(item, "function", None), MARK)
 
 
-# -- models
-
-
-@pytest.fixture
-def model(request: pytest.FixtureRequest) -> Any:
-    """The model that `--model` names, ready to be asked; with several, one variant for each."""
-    from evalve.gating import model as open_model
-
-    chosen = _models(request.config)
-    name = getattr(request, "param", None)
-    if name is None and len(chosen) == 1:
-        name = chosen[0]  # asked for by a test that reads an evaluation
-    if name is None and chosen:
-        pytest.fail(
-            f"{request.node.nodeid} reads an evaluation that asks for a model, and {len(chosen)} were chosen:"
-            " let the test ask for `model` too, so that there is one for each",
-            pytrace=False,
-        )
-    if name is None:
-        pytest.fail(
-            f"{request.node.nodeid} asks for a model, and none was chosen: "
-            "pass --model, as in --model anthropic/claude-sonnet-5 or --model local",
-            pytrace=False,
-        )
-    try:
-        return open_model(name)
-    except EvalveError as error:
-        pytest.fail(f"{request.node.nodeid}: {error}", pytrace=False)
-
-
-@pytest.fixture(scope="session")
-def rate_limiter(request: pytest.FixtureRequest) -> Any:
-    """The shared limits of the model that `--model` names: `await rate_limiter.acquire()`."""
-    from evalve.gating import limiter
-
-    chosen = _models(request.config)
-    try:
-        return limiter(chosen[0] if chosen else "anthropic/claude-sonnet-5")
-    except EvalveError as error:
-        pytest.fail(f"rate_limiter: {error}", pytrace=False)
-
-
-@pytest.fixture
-def workspace() -> Any:
-    """A directory of its own for each sample of an evaluation: `workspace.path`."""
-    from evalve.sandboxes.workspace import Workspace
-
-    return Workspace()
-
-
-@pytest.fixture
-def gateway() -> Any:
-    """For programs that a sample starts: `gateway.environment()` leads their calls through evalve."""
-    from evalve.gateways import gateway as lender
-
-    return lender()
-
-
-@pytest.fixture(scope="session")
-def postgres_sandbox(request: pytest.FixtureRequest) -> Any:
-    """A PostgreSQL database of its own for each sample, as `sandboxes:` in evalve.yaml says."""
-    from evalve.experiments.sandboxes import postgres_of_project
-
-    try:
-        return postgres_of_project(Path(request.config.invocation_params.dir))
-    except (EvalveError, ImportError) as error:
-        pytest.fail(f"postgres_sandbox: {error}", pytrace=False)
-
-
-@pytest.fixture
-def record(request: pytest.FixtureRequest) -> Any:
-    """The record of the sample that the test reads, as `evalve.reads` says; the evaluation has run then."""
-    return _readings(request).record(request)
-
-
-@pytest.fixture
-def records(request: pytest.FixtureRequest) -> Any:
-    """The records of all samples of the evaluation that the test reads."""
-    return _readings(request).records(request)
-
-
-def _readings(request: pytest.FixtureRequest) -> Any:
-    found = _evalve(request.config).readings
-    if found is None:
-        pytest.fail(
-            f"{request.node.nodeid} asks for records: say of which evaluation, with"
-            " @evalve.reads(eval_x, SAMPLE_ID)",
-            pytrace=False,
-        )
-    return found
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "model" not in metafunc.fixturenames:
         return
     definitions = metafunc._arg2fixturedefs.get("model")
-    ours = definitions is not None and definitions[-1].func.__module__ == __name__
-    if ours and (names := _models(metafunc.config)):
+    ours = definitions is not None and definitions[-1].func.__module__ == fixtures.__name__
+    if ours and (names := models_chosen(metafunc.config)):
         metafunc.parametrize("model", names, indirect=True, ids=names)
-
-
-def _models(config: pytest.Config) -> tuple[str, ...]:
-    """Chosen on the command line, in the environment or in `evalve.yaml`."""
-    try:
-        return _evalve(config).models()
-    except pytest.UsageError as error:
-        config.stash[MISTAKE] = error
-        return ()
 
 
 # -- running
@@ -448,7 +223,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if _MARKS in sys.modules:  # or no test can be marked
         readers = [item for item in session.items if sys.modules[_MARKS].reading_of(item) is not None]
     if items or readers:
-        _evalve(session.config).begin(items, readers)
+        session_of(session.config).begin(items, readers)
 
 
 _MARKS = "evalve.reading.marks"
@@ -471,18 +246,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         yield
         return
     declared = item.obj
-    item.obj = _evalve(item.config).item_function(item, declared)
+    item.obj = session_of(item.config).item_function(item, declared)
     try:
         yield
     except Exception as error:
         if not item.config.option.fulltrace:
-            from evalve.pytest_traceback import leave_own_frames
+            from evalve.plugin.traceback import leave_own_frames
 
             leave_own_frames(error)
         raise
     finally:
         item.obj = declared
-        _evalve(item.config).end_what_goes_on()
+        session_of(item.config).end_what_goes_on()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -493,7 +268,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "anyio_backend" in pyfuncitem.funcargs:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    _evalve(pyfuncitem.config).run_on_loop(pyfuncitem.obj(**arguments))
+    session_of(pyfuncitem.config).run_on_loop(pyfuncitem.obj(**arguments))
     return True
 
 
@@ -504,13 +279,13 @@ def pytest_runtest_makereport(
     report = yield
     if call.when != "teardown" and is_evaluation(item):
         # a report takes what plugins add, and travels with it from an xdist worker to the controller
-        session = _evalve(item.config)
+        session = session_of(item.config)
         report.evalve = session.told.get(item.nodeid)  # type: ignore[attr-defined]
         report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
-    elif SESSION in item.config.stash and _evalve(item.config).readings is not None:
+    elif SESSION in item.config.stash and session_of(item.config).readings is not None:
         from evalve.reading.readings import BROKE
 
-        session = _evalve(item.config)
+        session = session_of(item.config)
         report.evalve_ran = session.ran_for.pop(item.nodeid, [])  # type: ignore[attr-defined]
         report.evalve_broke = item.stash.get(BROKE, False)  # type: ignore[attr-defined]
         report.evalve_warned = session.heard.taken()  # type: ignore[attr-defined]
@@ -527,7 +302,7 @@ def pytest_terminal_summary(
     if reports or readers or SESSION in config.stash:
         told = [(report.start, report.evalve) for report in reports if report.evalve]
         told += [(report.start, ran) for report in readers for ran in report.evalve_ran]
-        _evalve(config).summarise(
+        session_of(config).summarise(
             terminalreporter,
             [each for _, each in sorted(told, key=lambda one: one[0])],
             [warned for report in (*reports, *readers) for warned in report.evalve_warned],
@@ -576,25 +351,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    _evalve(node.config).lend_to_worker(node)
+    session_of(node.config).lend_to_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})
-    _evalve(node.config).worker_ended(output)
+    session_of(node.config).worker_ended(output)
     known = node.config.stash.setdefault(LEFT_OUT, [])
     known.extend(text for text in output.get("evalve_left_out", ()) if text not in known)
-
-
-def _evalve(config: pytest.Config) -> EvalveSession:
-    if SESSION not in config.stash:
-        from evalve.pytest_session import EvalveSession
-
-        is_ours = "--experiment" in config.stash.get(SHORT_NAMES, ())
-        config.stash[SESSION] = EvalveSession(
-            config,
-            said_on_command_line(config),
-            experiment_flag="--experiment" if is_ours else "--evalve-experiment",
-        )
-    return config.stash[SESSION]
