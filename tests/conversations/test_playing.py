@@ -96,6 +96,20 @@ async def test_rows_are_seeded_in_whatever_order_they_refer_to_each_other(db: Da
     assert values(result, "success") == [True]
 
 
+@pytest.mark.parametrize("entity", ["Warehouse", "stock.warehouses"])
+async def test_rows_are_seeded_in_other_schemas_and_their_numbers_are_not_given_out_again(
+    db: Database, entity: str
+) -> None:
+    async def answer(turn: Turn) -> None:
+        async with db.savepoint() as connection:
+            await connection.execute("INSERT INTO stock.warehouses (city) VALUES ('Oslo')")
+
+    seed = {entity: [{"id": 3, "city": "Rome", "ticket": 40}]}
+    state = {entity: [{"id": 3, "ticket": 40}, {"id": 10, "city": "Oslo", "ticket": 41}]}
+    told = row({}, initial_entities={"seed_data": seed}, final_expected_state=state)
+    assert values(await converse(told, agent=answer, db=db), "final_state") == [True]
+
+
 @pytest.mark.parametrize(
     ("seed", "message"),
     [
@@ -167,6 +181,20 @@ async def test_an_error_that_the_agent_lets_pass_ends_its_turn_and_not_the_conve
     result = await converse(row(expected, {"expected_tool": "add"}), agent=agent, tools=TOOLS, db=db)
     assert values(result, "turn") == [True, True]
     assert [turn["reply"] for turn in result.response["turns"]] == ["", "ok"]
+
+
+async def test_emptying_a_table_is_writing_and_a_temporary_table_is_not(db: Database) -> None:
+    async def empties(connection: Any) -> None:
+        await connection.execute("TRUNCATE clients CASCADE")
+
+    async def looks(connection: Any) -> None:
+        await connection.execute("CREATE TEMP TABLE found AS SELECT * FROM clients")
+        await connection.execute("INSERT INTO found (name) VALUES ('a')")
+
+    agent = answering(("empties", {}), ("looks", {}))
+    result = await converse(row({}, {"expected_tool": "looks"}), agent=agent, tools=[empties, looks], db=db)
+    wrote = ["wrote" in call for turn in result.response["turns"] for call in turn["calls"]]
+    assert wrote == [True, False]
 
 
 async def test_what_was_undone_does_not_count_as_written_by_the_next_call(db: Database) -> None:
