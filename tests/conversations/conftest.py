@@ -37,8 +37,8 @@ CREATE TABLE quotes (
 CREATE SCHEMA stock;
 CREATE SEQUENCE stock.tickets START 40;
 CREATE TABLE stock.warehouses (
-    id int GENERATED ALWAYS AS IDENTITY (START WITH 10), city text, ticket int DEFAULT nextval('stock.tickets'),
-    PRIMARY KEY (id, city)
+    id int GENERATED ALWAYS AS IDENTITY (START WITH 10), city text,
+    ticket int DEFAULT nextval('stock.tickets'), PRIMARY KEY (id, city)
 );
 """
 _NUMBERS = itertools.count(1)
