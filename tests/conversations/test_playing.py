@@ -365,6 +365,33 @@ async def test_a_function_that_connects_by_itself_finds_what_was_seeded(db: Data
     assert values(await converse(told, agent=answer, db=db), "success") == [True]
 
 
+@pytest.mark.parametrize(
+    ("statement", "difference"),
+    [
+        ("DROP TABLE clients CASCADE", "clients: the table is not there"),
+        ("ALTER TABLE clients DROP COLUMN stage", "clients: name 'Acme': stage is nothing instead of 'lead'"),
+        (
+            "ALTER ROLE CURRENT_USER PASSWORD 'mine'",
+            "clients: name 'Acme': stage is 'customer' instead of 'lead'",
+        ),
+    ],
+)
+async def test_an_agent_that_destroys_its_database_is_wrong_and_the_row_is_not(
+    db: Database, statement: str, difference: str
+) -> None:
+    async def answer(turn: Turn) -> str:
+        async with turn.db.connect() as connection:
+            await connection.execute(statement)
+        return f"My database was {turn.db.dsn}."
+
+    answer.connects_itself = True  # type: ignore[attr-defined]
+    state = {"clients": {"7": {"name": "Acme", "stage": "lead"}}}
+    told = row({}, initial_entities=ACME, final_expected_state=state)
+    result = await converse(told, agent=answer, db=db)
+    assert why(result, "final_state") == why(result, "success") == [difference]
+    assert ":***@" in result.response["turns"][0]["reply"]
+
+
 async def test_an_argument_that_is_its_default_is_the_same_as_one_left_out(db: Database) -> None:
     agent = answering(("create_client", {"name": "Acme", "company": None}))
     expected = {"expected_tool": "create_client", "expected_args": {"name": "Acme"}}

@@ -54,14 +54,29 @@ class Table:
         return self.keys[0] if len(self.keys) == 1 else None
 
 
-Tables = Mapping[str, Table]
+Tables = dict[str, Table]
 
 
-async def seed_database(db: Any, seed: Mapping[str, Any], *, commits: bool) -> None:
-    """Insert the rows of a conversation; `commits` where the agent connects by itself."""
-    who = "initial_entities.seed_data"
+async def tables_in(db: Any, *, commits: bool) -> Tables:
+    """As they are now; `commits` where the agent connects by itself."""
+    tables: dict[str, Table] = {}
     async with _connection(db, commits=commits) as connection:
-        tables = await _tables(connection)
+        cursor = await connection.execute(_CATALOG)
+        rows = await cursor.fetchall()
+    for schema, own, is_visible, column, is_key, sequence in rows:
+        name = own if is_visible else f"{schema}.{own}"
+        table = tables.setdefault(name, Table(name, f"{_quoted(schema)}.{_quoted(own)}"))
+        table.columns.append(column)
+        if is_key:
+            table.keys.append(column)
+        if sequence is not None:
+            table.sequences[column] = sequence
+    return tables
+
+
+async def seed_database(db: Any, tables: Tables, seed: Mapping[str, Any], *, commits: bool) -> None:
+    """Insert the rows of a conversation."""
+    who = "initial_entities.seed_data"
     for table in tables.values():
         table.keeps_rows = getattr(db, "has_earlier", False)
     waiting = [
@@ -97,20 +112,41 @@ async def _inserted(
     return left
 
 
-async def expected_rows(db: Any, state: Mapping[str, Any], *, commits: bool) -> dict[str, list[Any]]:
-    """The expected state by table, as `db.diff` takes it."""
+async def expected_rows(
+    db: Any, before: Tables, state: Mapping[str, Any], *, commits: bool
+) -> dict[str, list[Any]]:
+    """The expected state by table, as `db.diff` takes it.
+
+    Tables are those that were there `before` the first turn: one that the agent has dropped is a difference,
+    and no mistake of the row. Where that does not do, those that it has made are looked at too.
+    """
+    try:
+        return _expected(before, state)
+    except DatasetError:
+        there = before | await tables_in(db, commits=commits)
+    return _expected(there, state, takes_others=commits)
+
+
+def _expected(
+    tables: Tables, state: Mapping[str, Any], *, takes_others: bool = False
+) -> dict[str, list[Any]]:
+    """`takes_others`: what is not there is for an agent to make, who works by itself, and is a difference."""
     who = "final_expected_state"
-    async with _connection(db, commits=commits) as connection:
-        tables = await _tables(connection)
     found: dict[str, list[Any]] = {}
     for entity, rows in state.items():
-        table = table_of(entity, tables, who)
+        try:
+            table = table_of(entity, tables, who)
+        except DatasetError:
+            if not takes_others:
+                raise
+            table = Table(entity, "")
+        of = found.setdefault(table.name, [])
         for key, row in rows_of(entity, rows, who):
             own = {name: value for name, value in row.items() if not isinstance(value, Unknown)}
-            one = _row(table, None if isinstance(key, Unknown) else key, own, f"{who}.{entity}")
-            _check_columns(table, one, who)
-            found.setdefault(table.name, []).append(one)
-        found.setdefault(table.name, [])
+            is_keyed = not isinstance(key, Unknown) and not (takes_others and table.key is None)
+            of.append(_row(table, key if is_keyed else None, own, f"{who}.{entity}"))
+            if not takes_others:
+                _check_columns(table, of[-1], who)
     return found
 
 
@@ -181,20 +217,6 @@ async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None
                 f" HAVING max({_quoted(column)}) >= (SELECT last_value FROM {sequence})",
                 (sequence,),
             )
-
-
-async def _tables(connection: Any) -> Tables:
-    tables: dict[str, Table] = {}
-    cursor = await connection.execute(_CATALOG)
-    for schema, own, is_visible, column, is_key, sequence in await cursor.fetchall():
-        name = own if is_visible else f"{schema}.{own}"
-        table = tables.setdefault(name, Table(name, f"{_quoted(schema)}.{_quoted(own)}"))
-        table.columns.append(column)
-        if is_key:
-            table.keys.append(column)
-        if sequence is not None:
-            table.sequences[column] = sequence
-    return tables
 
 
 @asynccontextmanager
