@@ -37,7 +37,7 @@ async def test_a_user_who_may_make_nothing_is_told_what_is_missing(
 ) -> None:
     admin.ask("ALTER ROLE maker NOCREATEDB")
     with pytest.raises(
-        OptionError, match="'maker' may not make databases and roles at .*ALTER ROLE \"maker\""
+        OptionError, match=r"'maker' may not make databases and roles at .*ALTER ROLE \"maker\""
     ):
         async with lending(url=maker).lend(context()):
             pass
