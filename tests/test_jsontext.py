@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -101,6 +102,7 @@ class Unfinished:
             '["NaN","1E+40","0.12345678901234567891"]',
         ),
         (UUID(int=7), '"00000000-0000-0000-0000-000000000007"'),
+        ([datetime.timedelta(minutes=90), ip_address("10.0.0.1")], '["1:30:00","10.0.0.1"]'),
         ([Colour.RED], "[1]"),
         (
             {UUID(int=7): 1, datetime.date(2026, 11, 3): 2},

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Set
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -49,7 +49,7 @@ def _foreign(value: Any) -> Any:
     """What to write for a value that JSON has no form for."""
     if isinstance(value, Decimal):
         return _number(value)
-    if isinstance(value, UUID):
+    if isinstance(value, UUID | timedelta) or type(value).__module__ == "ipaddress":
         return str(value)
     if isinstance(value, Enum):
         return value.value

@@ -34,6 +34,9 @@ CREATE TABLE quotes (
     client_id int NOT NULL REFERENCES clients (id),
     amount numeric NOT NULL
 );
+CREATE TABLE visits (
+    id serial PRIMARY KEY, client_id int REFERENCES clients (id) DEFERRABLE INITIALLY DEFERRED
+);
 CREATE SCHEMA stock;
 CREATE SEQUENCE stock.tickets START 40;
 CREATE TABLE stock.warehouses (

@@ -119,6 +119,7 @@ async def test_rows_are_seeded_in_other_schemas_and_their_numbers_are_not_given_
         ),
         ({"Client": {"1": {"nam": "A"}}}, r"table clients has no column 'nam'; did you mean 'name'\?"),
         ({"Client": {"1": {"name": "A", "stage": "none"}}}, "cannot be inserted into clients: invalid input"),
+        ({"visits": [{"client_id": 5}]}, "inserted into visits: insert or update.*foreign key"),
         (
             {"Client": {"1": {"name": "A", "company": "B"}}},
             "inserted into clients: insert or update.*foreign key",
@@ -181,6 +182,28 @@ async def test_an_error_that_the_agent_lets_pass_ends_its_turn_and_not_the_conve
     result = await converse(row(expected, {"expected_tool": "add"}), agent=agent, tools=TOOLS, db=db)
     assert values(result, "turn") == [True, True]
     assert [turn["reply"] for turn in result.response["turns"]] == ["", "ok"]
+
+
+async def test_what_is_checked_at_a_commit_is_checked_at_the_end_of_a_call(db: Database) -> None:
+    """And not before: the visit comes before the client."""
+
+    async def visit(connection: Any, client: int, name: str | None = None) -> None:
+        await connection.execute("INSERT INTO visits (client_id) VALUES (%s)", (client,))
+        if name is not None:
+            await connection.execute("INSERT INTO clients (id, name) VALUES (%s, %s)", (client, name))
+
+    agent = answering(*(("visit", one) for one in ({"client": 1, "name": "A"}, {"client": 2}, {"client": 1})))
+    refused = {"expected_tool": "visit", "expected_error_substring": "violates foreign key"}
+    right = {"expected_tool": "visit"}
+    told = row(
+        right,
+        refused,
+        right,
+        initial_entities={"seed_data": {"visits": [{"client_id": 7}], **ACME["seed_data"]}},
+        final_expected_state={"visits": [{"client_id": 7}, {"client_id": 1}, {"client_id": 1}]},
+    )
+    result = await converse(told, agent=agent, tools=[visit], db=db)
+    assert (values(result, "turn"), values(result, "final_state")) == ([True] * 3, [True])
 
 
 async def test_emptying_a_table_is_writing_and_a_temporary_table_is_not(db: Database) -> None:

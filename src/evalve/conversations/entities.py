@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,15 +96,12 @@ async def _inserted(
 ) -> list[tuple[Table, dict[str, Any]]]:
     """Insert what can be; what is left refers to rows that have come after it."""
     with suppress(_RefersToNothing):
-        async with _connection(db, commits=commits) as connection:
-            for table, row in waiting:
-                await _insert(connection, table, row)
+        await _insert_together(db, waiting, commits=commits)
         return []
     left: list[tuple[Table, dict[str, Any]]] = []
     for table, row in waiting:
         try:
-            async with _connection(db, commits=commits) as connection:
-                await _insert(connection, table, row)
+            await _insert_together(db, [(table, row)], commits=commits)
         except _RefersToNothing as problem:
             left.append((table, row))
             if len(left) == len(waiting):
@@ -193,16 +190,15 @@ class _RefersToNothing(Exception):
     """A foreign key whose row is not there, yet."""
 
 
-async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None:
-    columns, keys = ", ".join(map(_quoted, row)), ", ".join(map(_quoted, table.keys))
-    keeps = f" ON CONFLICT ({keys}) DO NOTHING" if table.keeps_rows and keys else ""
+async def _insert_together(
+    db: Any, rows: Sequence[tuple[Table, Mapping[str, Any]]], *, commits: bool
+) -> None:
+    """In one savepoint, at whose end the server checks what it has deferred."""
+    table, row = rows[-1]
     try:
-        await connection.execute(
-            # the server reads every kind of value from JSON, as it does its own
-            f"INSERT INTO {table.sql} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns}"
-            f" FROM pg_catalog.jsonb_populate_record(NULL::{table.sql}, %s::jsonb){keeps}",
-            (to_json(row),),
-        )
+        async with _connection(db, commits=commits) as connection:
+            for table, row in rows:
+                await _insert(connection, table, row)
     except Exception as error:
         sqlstate = getattr(error, "sqlstate", None)
         if sqlstate is None:  # not what the server says of the row
@@ -210,6 +206,17 @@ async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None
         problem = f"initial_entities.seed_data: {to_json(row)} cannot be inserted into {table.name}: {error}"
         kind = _RefersToNothing if sqlstate == _FOREIGN_KEY_VIOLATION else DatasetError
         raise kind(problem) from error
+
+
+async def _insert(connection: Any, table: Table, row: Mapping[str, Any]) -> None:
+    columns, keys = ", ".join(map(_quoted, row)), ", ".join(map(_quoted, table.keys))
+    keeps = f" ON CONFLICT ({keys}) DO NOTHING" if table.keeps_rows and keys else ""
+    await connection.execute(
+        # the server reads every kind of value from JSON, as it does its own
+        f"INSERT INTO {table.sql} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns}"
+        f" FROM pg_catalog.jsonb_populate_record(NULL::{table.sql}, %s::jsonb){keeps}",
+        (to_json(row),),
+    )
     for column, sequence in table.sequences.items():
         if column in row:
             await connection.execute(  # or a number that it gives would be taken
