@@ -9,9 +9,15 @@ import json
 import math
 import re
 from collections.abc import Mapping, Set
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 _MOST_BITS = 14_000  # Python writes and reads whole numbers of up to 4300 digits
+_MOST_DIGITS = 15
+"""Of a decimal number that is written as one: readers in any language read these exactly."""
 RAISED_BY_VALUES = (Exception, SystemExit)
 """What methods of a person's classes may raise where nothing may end but them, `sys.exit()` among it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -41,6 +47,12 @@ def as_plain(value: Any) -> Any:
 
 def _foreign(value: Any) -> Any:
     """What to write for a value that JSON has no form for."""
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, UUID | timedelta) or type(value).__module__ == "ipaddress":
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -54,6 +66,15 @@ def _foreign(value: Any) -> Any:
         if callable(converter) and not isinstance(value, type):
             return converter()
     return as_text(value)
+
+
+def _number(value: Decimal) -> int | float | str:
+    """As JSON has it: 500 of 500.00, and a text where a float would not be the same."""
+    if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+        return str(value)
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else str(value)
 
 
 def as_text(value: Any) -> str:
@@ -95,4 +116,6 @@ def _plain(value: Any, *, within: tuple[int, ...]) -> Any:
 
 
 def _key(key: Any) -> str:
+    if isinstance(key, date | Decimal | Enum | UUID):
+        key = _foreign(key)
     return key if isinstance(key, str) else as_text(key)

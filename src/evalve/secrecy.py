@@ -55,6 +55,7 @@ _KEY_IN_DATA = re.compile(
 )
 """Stricter than in code, because data has words such as `risk-based`: long, with a digit, at a beginning.
 `pgpw_` begins the passwords of databases that evalve lends."""
+_LENT_PASSWORD = re.compile(r"pgpw_[0-9a-f]{32}")
 _BEARER = re.compile(r"(\bbearer )(?=[^\s\"']*\d)[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE)
 
 
@@ -173,6 +174,11 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 def _is_name_of_key(name: str) -> bool:
     """Asked of every variable for each evaluation."""
     return _KEYS_NAME.search(name) is not None
+
+
+def without_lent_passwords(text: str) -> str:
+    """What an agent says, as it said it, but for the password of a database that it was lent."""
+    return _LENT_PASSWORD.sub(MASK, text)
 
 
 def without_secrets(text: str, secrets: Sequence[str], *, look_alikes: bool = True) -> str:

@@ -15,7 +15,7 @@ from evalve.contracts import SAMPLE, SampleContext
 from evalve.sandboxes.postgresql import lender
 from evalve.sandboxes.postgresql.database import Database
 from evalve.sandboxes.postgresql.lender import Postgres, postgres
-from evalve.simulator import Behaviour, Simulator
+from evalve.simulator import Batches, Behaviour, Simulator
 from evalve.traces import Trace
 from postgres_server import private_server
 
@@ -33,6 +33,15 @@ CREATE TABLE quotes (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     client_id int NOT NULL REFERENCES clients (id),
     amount numeric NOT NULL
+);
+CREATE TABLE visits (
+    id serial PRIMARY KEY, client_id int REFERENCES clients (id) DEFERRABLE INITIALLY DEFERRED
+);
+CREATE SCHEMA stock;
+CREATE SEQUENCE stock.tickets START 40;
+CREATE TABLE stock.warehouses (
+    id int GENERATED ALWAYS AS IDENTITY (START WITH 10), city text,
+    ticket int DEFAULT nextval('stock.tickets'), PRIMARY KEY (id, city)
 );
 """
 _NUMBERS = itertools.count(1)
@@ -81,7 +90,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     @contextmanager
     def started(answers: Any) -> Iterator[Simulator]:
-        with Simulator(Behaviour(answers=answers)).start_in_thread() as simulator:
+        with Simulator(Behaviour(answers=answers, batches=Batches(delay_s=0))).start_in_thread() as simulator:
             monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
             monkeypatch.setenv("OPENAI_BASE_URL", f"{simulator.url}/v1")
             yield simulator

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+import evalve
 from conversation_tools import TOOLS, row, values, why
+from evalve import Result, foreach
 from evalve.contracts import SampleContext
 from evalve.conversations import Pair, converse
 from evalve.errors import ModelError, OptionError
 from evalve.sandboxes.postgresql.database import Database
+from evalve.sandboxes.postgresql.lender import Postgres
 from evalve.simulator import Answer, Ask, ToolCall
 
 MODELS = ["anthropic/claude-sonnet-5", "openai/gpt-5"]
@@ -62,6 +65,29 @@ async def test_the_dialogue_of_earlier_turns_goes_along(provider: Any, model: st
     assert [text in asked[2].prompt for text in ("What is 2 + 3?", "It is 5.", "And again?")] == [True] * 3
     assert asked[2].tool_rounds == (("5",),)
     assert asked[2].tools == ("add",)
+
+
+def test_in_batches_the_calls_of_all_conversations_go_out_together(provider: Any, lending: Postgres) -> None:
+    """Each keeps its database, and the rows in it, through a round of its own for every answer."""
+
+    def registrar(ask: Ask) -> Any:
+        if ask.tool_rounds:
+            return f"It is {ask.tool_rounds[-1][0]}."
+        return Answer("", (ToolCall("create_client", {"name": ask.prompt.split()[-1]}),))
+
+    @foreach("conversation", [_adding("Acme"), _adding("Hooli")])
+    async def eval_crm(conversation: dict[str, Any], db: Any = lending) -> Result:
+        return await converse(conversation, agent=MODELS[0], tools=TOOLS, db=db)
+
+    with provider(registrar) as simulator:
+        result = evalve.run(eval_crm, experiment="e", batch=True, progress="off")
+    assert [record.scores[0].value for record in result] == [True, True]
+    assert (simulator.stats.batches, simulator.stats.batched, simulator.stats.requests) == (2, 4, 0)
+
+
+def _adding(name: str) -> dict[str, Any]:
+    expected = {"says": f"Add {name}", "expected_tool": "create_client", "expected_args": {"name": name}}
+    return {**row(expected, final_expected_state={"clients": [{"name": name}]}), "conversation_id": name}
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -96,6 +96,20 @@ async def test_rows_are_seeded_in_whatever_order_they_refer_to_each_other(db: Da
     assert values(result, "success") == [True]
 
 
+@pytest.mark.parametrize("entity", ["Warehouse", "stock.warehouses"])
+async def test_rows_are_seeded_in_other_schemas_and_their_numbers_are_not_given_out_again(
+    db: Database, entity: str
+) -> None:
+    async def answer(turn: Turn) -> None:
+        async with db.savepoint() as connection:
+            await connection.execute("INSERT INTO stock.warehouses (city) VALUES ('Oslo')")
+
+    seed = {entity: [{"id": 3, "city": "Rome", "ticket": 40}]}
+    state = {entity: [{"id": 3, "ticket": 40}, {"id": 10, "city": "Oslo", "ticket": 41}]}
+    told = row({}, initial_entities={"seed_data": seed}, final_expected_state=state)
+    assert values(await converse(told, agent=answer, db=db), "final_state") == [True]
+
+
 @pytest.mark.parametrize(
     ("seed", "message"),
     [
@@ -105,6 +119,7 @@ async def test_rows_are_seeded_in_whatever_order_they_refer_to_each_other(db: Da
         ),
         ({"Client": {"1": {"nam": "A"}}}, r"table clients has no column 'nam'; did you mean 'name'\?"),
         ({"Client": {"1": {"name": "A", "stage": "none"}}}, "cannot be inserted into clients: invalid input"),
+        ({"visits": [{"client_id": 5}]}, "inserted into visits: insert or update.*foreign key"),
         (
             {"Client": {"1": {"name": "A", "company": "B"}}},
             "inserted into clients: insert or update.*foreign key",
@@ -167,6 +182,42 @@ async def test_an_error_that_the_agent_lets_pass_ends_its_turn_and_not_the_conve
     result = await converse(row(expected, {"expected_tool": "add"}), agent=agent, tools=TOOLS, db=db)
     assert values(result, "turn") == [True, True]
     assert [turn["reply"] for turn in result.response["turns"]] == ["", "ok"]
+
+
+async def test_what_is_checked_at_a_commit_is_checked_at_the_end_of_a_call(db: Database) -> None:
+    """And not before: the visit comes before the client."""
+
+    async def visit(connection: Any, client: int, name: str | None = None) -> None:
+        await connection.execute("INSERT INTO visits (client_id) VALUES (%s)", (client,))
+        if name is not None:
+            await connection.execute("INSERT INTO clients (id, name) VALUES (%s, %s)", (client, name))
+
+    agent = answering(*(("visit", one) for one in ({"client": 1, "name": "A"}, {"client": 2}, {"client": 1})))
+    refused = {"expected_tool": "visit", "expected_error_substring": "violates foreign key"}
+    right = {"expected_tool": "visit"}
+    told = row(
+        right,
+        refused,
+        right,
+        initial_entities={"seed_data": {"visits": [{"client_id": 7}], **ACME["seed_data"]}},
+        final_expected_state={"visits": [{"client_id": 7}, {"client_id": 1}, {"client_id": 1}]},
+    )
+    result = await converse(told, agent=agent, tools=[visit], db=db)
+    assert (values(result, "turn"), values(result, "final_state")) == ([True] * 3, [True])
+
+
+async def test_emptying_a_table_is_writing_and_a_temporary_table_is_not(db: Database) -> None:
+    async def empties(connection: Any) -> None:
+        await connection.execute("TRUNCATE clients CASCADE")
+
+    async def looks(connection: Any) -> None:
+        await connection.execute("CREATE TEMP TABLE found AS SELECT * FROM clients")
+        await connection.execute("INSERT INTO found (name) VALUES ('a')")
+
+    agent = answering(("empties", {}), ("looks", {}))
+    result = await converse(row({}, {"expected_tool": "looks"}), agent=agent, tools=[empties, looks], db=db)
+    wrote = ["wrote" in call for turn in result.response["turns"] for call in turn["calls"]]
+    assert wrote == [True, False]
 
 
 async def test_what_was_undone_does_not_count_as_written_by_the_next_call(db: Database) -> None:
@@ -335,6 +386,33 @@ async def test_a_function_that_connects_by_itself_finds_what_was_seeded(db: Data
     expected = {"expected_response": {"answers": ["Acme is lost"]}}
     told = row(expected, initial_entities=ACME, final_expected_state={"clients": {"7": {"stage": "lead"}}})
     assert values(await converse(told, agent=answer, db=db), "success") == [True]
+
+
+@pytest.mark.parametrize(
+    ("statement", "difference"),
+    [
+        ("DROP TABLE clients CASCADE", "clients: the table is not there"),
+        ("ALTER TABLE clients DROP COLUMN stage", "clients: name 'Acme': stage is nothing instead of 'lead'"),
+        (
+            "ALTER ROLE CURRENT_USER PASSWORD 'mine'",
+            "clients: name 'Acme': stage is 'customer' instead of 'lead'",
+        ),
+    ],
+)
+async def test_an_agent_that_destroys_its_database_is_wrong_and_the_row_is_not(
+    db: Database, statement: str, difference: str
+) -> None:
+    async def answer(turn: Turn) -> str:
+        async with turn.db.connect() as connection:
+            await connection.execute(statement)
+        return f"My database was {turn.db.dsn}."
+
+    answer.connects_itself = True  # type: ignore[attr-defined]
+    state = {"clients": {"7": {"name": "Acme", "stage": "lead"}}}
+    told = row({}, initial_entities=ACME, final_expected_state=state)
+    result = await converse(told, agent=answer, db=db)
+    assert why(result, "final_state") == why(result, "success") == [difference]
+    assert ":***@" in result.response["turns"][0]["reply"]
 
 
 async def test_an_argument_that_is_its_default_is_the_same_as_one_left_out(db: Database) -> None:

@@ -21,7 +21,7 @@ from evalve.agents.verdict import fault_of
 from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
 from evalve.records import ToolCall
-from evalve.secrecy import without_secrets
+from evalve.secrecy import without_lent_passwords, without_secrets
 
 _OF_MACHINE = (errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC)
 
@@ -149,7 +149,7 @@ class Agent:
             cost_usd = self._services.price(model, reading.usage)
         return AgentRun(
             agent=self.name,
-            answer=reading.answer,
+            answer=without_lent_passwords(reading.answer),
             exit_code=ending.exit_code,
             turns=reading.turns,
             usage=reading.usage,

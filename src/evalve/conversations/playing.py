@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evalve.conversations.agents import as_agent
-from evalve.conversations.entities import expected_rows, seed_database
+from evalve.conversations.entities import expected_rows, seed_database, tables_in
 from evalve.conversations.models import MAX_STEPS
 from evalve.conversations.references import Unresolved, resolved
 from evalve.conversations.rows import Conversation, read_conversation
@@ -19,6 +19,7 @@ from evalve.conversations.turns import Agent, GaveUp, Message, PlayedTurn, Turn
 from evalve.errors import AgentError, OptionError, ToolError
 from evalve.evaluators.tools.rules import as_rules
 from evalve.records import Result
+from evalve.secrecy import without_lent_passwords
 from evalve.tracing import trace
 
 
@@ -59,8 +60,10 @@ async def play(
     scoring.check(conversation)
     check_database(conversation, has_database=db is not None)
     commits = bool(getattr(agent, "connects_itself", False))
+    uses_tables = conversation.seed or conversation.state is not None
+    tables = await tables_in(db, commits=commits) if uses_tables else {}
     if conversation.seed:
-        await seed_database(db, conversation.seed, commits=commits)
+        await seed_database(db, tables, conversation.seed, commits=commits)
     dialogue: list[Message] = []
     turns = []
     for expected in conversation.turns:
@@ -68,7 +71,12 @@ async def play(
         await _play_turn(turns[-1], dialogue, agent, toolbox, db)
     played = Played(turns)
     if conversation.state is not None:
-        played.state = await _difference(conversation, played, db, scoring, commits=commits)
+        state = _state(conversation, played, scoring)
+        played.state = (
+            state
+            if isinstance(state, str)
+            else await db.diff(await expected_rows(db, tables, state, commits=commits))
+        )
     return played
 
 
@@ -109,16 +117,14 @@ def _text(reply: Any, agent: Agent) -> str:
             f"{name} returned {type(reply).__name__}, where the text of a reply is needed",
             failure_class="code",
         )
-    return text
+    return without_lent_passwords(text)
 
 
-async def _difference(
-    conversation: Conversation, played: Played, db: Any, scoring: Scoring, *, commits: bool
-) -> str:
+def _state(conversation: Conversation, played: Played, scoring: Scoring) -> Mapping[str, Any] | str:
+    """What is expected, with what calls have returned; or why that is not known."""
     _, returned = scoring.verdicts(conversation, played.turns)
     try:
-        state = resolved(conversation.state, returned)
+        state: Mapping[str, Any] = resolved(conversation.state, returned)
     except Unresolved as unresolved:
         return str(unresolved)
-    difference: str = await db.diff(await expected_rows(db, state, commits=commits))
-    return difference
+    return state

@@ -154,20 +154,21 @@ def _whole(conversation: Conversation, verdicts: Sequence[Verdict], state: str |
     turns = _all([one.value for one in verdicts if one.is_scored])
     wrong = [one.expected.number for one in verdicts if one.value is False]
     why_turns = f"wrong: turn {', '.join(map(str, wrong))}" if wrong else ""
-    untold = "" if turns is not None else "a turn could not be scored"
     is_same = None if state is None else state == ""
+    is_scored = any(one.is_scored for one in verdicts)
+    untold = "a turn could not be scored" if turns is None and (is_scored or is_same is None) else ""
     criteria = conversation.criteria
     parts = {
         "all_turns": [turns],
         "final_state": [is_same],
         # calls that are not known say nothing: then the state decides
-        "both": [is_same, *([turns] if any(one.is_scored for one in verdicts) else [])],
+        "both": [is_same, *([turns] if is_scored else [])],
     }[criteria]
     whole = [
         _score("success", _all(parts), "; ".join(filter(None, [why_turns or untold, state])), {}),
         _score("all_turns", turns, why_turns or untold, {}),
     ]
-    if not any(one.is_scored for one in verdicts):
+    if not is_scored:
         whole.pop()
     return whole if state is None else [*whole, _score("final_state", is_same, state, {})]
 

@@ -22,10 +22,11 @@ from evalve.tracing import trace
 
 _ATTRIBUTE = "__evalve_tool__"
 _WRITTEN = (
-    # what pg_stat_xact_user_tables shows, without its joins
+    # what pg_stat_xact_user_tables shows, without its joins; and files, of which TRUNCATE makes new ones
     "SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)"
     " + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint"
-    " FROM pg_catalog.pg_class WHERE oid >= 16384 AND relkind = 'r'"
+    ", coalesce(sum(relfilenode::bigint), 0)::bigint"
+    " FROM pg_catalog.pg_class WHERE oid >= 16384 AND relkind = 'r' AND relpersistence <> 't'"
 )
 _MOST_TOLD = 2000
 
@@ -144,8 +145,8 @@ class Toolbox:
     def __init__(self, functions: Iterable[Any], db: Any = None) -> None:
         self._tools = {one.name: one for one in tools_of(functions)}
         self._db = db
-        self._written: int | None = None
-        """Rows changed in the transaction so far, as the server counts them; `None` where unknown."""
+        self._written: tuple[int, int] | None = None
+        """What is changed in the transaction so far, as the server counts them; `None` where unknown."""
         self.definitions: Sequence[Mapping[str, Any]] = [one.definition for one in self._tools.values()]
         self.schemas = definitions(self.definitions)
         if db is None and (needy := [one.name for one in self._tools.values() if one.takes_connection]):
@@ -220,13 +221,13 @@ def _read(tool: Tool, name: str, value: Any) -> Any:
         raise ToolError(f"{tool.name}: {name}: {error}") from error
 
 
-async def _written(connection: Any) -> int:
+async def _written(connection: Any) -> tuple[int, int]:
     """Counted by the server, what savepoints have undone included: only a difference says something."""
     from psycopg.rows import tuple_row  # an optional package, which whoever has a connection has
 
     cursor = await connection.cursor(row_factory=tuple_row).execute(_WRITTEN)
-    (count,) = await cursor.fetchone()
-    return int(count)
+    rows, files = await cursor.fetchone()
+    return int(rows), int(files)
 
 
 def _is_of_database(error: Exception) -> bool:

@@ -23,6 +23,8 @@ CREATE TABLE countries (code text PRIMARY KEY, name text);
 CREATE TABLE people (
     id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text, boss int REFERENCES people (id)
 );
+CREATE TABLE "order" (ref uuid UNIQUE DEFAULT gen_random_uuid(), token uuid DEFAULT gen_random_uuid());
+CREATE TABLE "Order Details" ("of order" uuid REFERENCES "order" (ref), note text);
 """
 ACME = "INSERT INTO clients (name, budget) VALUES ('Acme', 10)"
 GLOBEX = "INSERT INTO clients (name, budget) VALUES ('Globex', 20)"
@@ -77,6 +79,16 @@ async def test_generated_ids_times_and_the_order_of_rows_do_not_count(compare: C
         "clients: name 'Acme': seen is '(set)' instead of nothing\n"
         "clients: name 'Globex': seen is '(set)' instead of nothing"
     )
+
+
+async def test_other_random_ids_do_not_count_and_names_need_no_quotes(compare: Compare) -> None:
+    ordered = [
+        'INSERT INTO "order" DEFAULT VALUES',
+        """INSERT INTO "Order Details" SELECT ref, 'hello' FROM "order\"""",
+    ]
+    state = await compare.state(*ordered)
+    assert state.state == (await compare.state(*ordered)).state
+    assert state.diff({"order": [{}], "Order Details": [{"note": "hello"}]}) == ""
 
 
 async def test_numbers_count_by_value(compare: Compare) -> None:

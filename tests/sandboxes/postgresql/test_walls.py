@@ -32,6 +32,17 @@ def maker(admin: Admin) -> Iterator[str]:
     admin.ask("DROP ROLE maker")
 
 
+async def test_a_user_who_may_make_nothing_is_told_what_is_missing(
+    lending: Lending, context: Context, admin: Admin, maker: str
+) -> None:
+    admin.ask("ALTER ROLE maker NOCREATEDB")
+    with pytest.raises(
+        OptionError, match=r"'maker' may not make databases and roles at .*ALTER ROLE \"maker\""
+    ):
+        async with lending(url=maker).lend(context()):
+            pass
+
+
 async def test_a_role_reaches_its_own_database_only(lending: Lending, context: Context, admin: Admin) -> None:
     lender = lending(size=2)
     async with lender.lend(context()) as one, lender.lend(context()) as other:

@@ -17,7 +17,7 @@ from typing import Any
 
 from evalve.sandboxes.postgresql.checksums import numbers_of
 from evalve.sandboxes.postgresql.differing import Label, Row, Words, differing
-from evalve.sandboxes.postgresql.steps import Steps, quoted
+from evalve.sandboxes.postgresql.steps import Steps, quoted, unquoted
 
 SET = "(set)"
 """What stands for a volatile value."""
@@ -31,9 +31,9 @@ _GENERATED = re.compile(r"nextval\(|gen_random_uuid|uuid_generate|uuidv\d|uuid_v
 _COLUMNS = """
     SELECT format('%I.%I', n.nspname, c.relname), a.attname, format_type(a.atttypid, a.atttypmod),
         coalesce(pg_get_expr(d.adbin, d.adrelid), ''), a.attidentity::text,
-        coalesce((SELECT bool_or(x.contype = 'p') FROM pg_constraint x WHERE x.conrelid = c.oid
-            AND x.conkey = ARRAY[a.attnum]), false),
-        (SELECT format('%I.%I', fn.nspname, fc.relname) || ' ' || fa.attname FROM pg_constraint x
+        (SELECT min(x.contype::text) FROM pg_constraint x WHERE x.conrelid = c.oid
+            AND x.contype IN ('p', 'u') AND x.conkey = ARRAY[a.attnum]),
+        (SELECT ARRAY[format('%I.%I', fn.nspname, fc.relname), fa.attname::text] FROM pg_constraint x
             JOIN pg_class fc ON fc.oid = x.confrelid JOIN pg_namespace fn ON fn.oid = fc.relnamespace
             JOIN pg_attribute fa ON fa.attrelid = x.confrelid AND fa.attnum = x.confkey[1]
             WHERE x.conrelid = c.oid AND x.contype = 'f' AND x.conkey = ARRAY[a.attnum] LIMIT 1)
@@ -72,7 +72,7 @@ class Fingerprint:
     state: str = field(repr=False, compare=False)
     """Of the rows and columns alone: a call that was undone has used up numbers of a sequence."""
     tables: Mapping[str, Sequence[Row]] = field(repr=False, compare=False)
-    """By name; `public.` is left out."""
+    """By name; `public.` and quotes are left out."""
     sequences: Mapping[str, str] = field(repr=False, compare=False)
     """The last number of each, and whether it was taken: `7, true`."""
 
@@ -127,15 +127,18 @@ def fingerprint(
 
 def _columns(rows: Sequence[Sequence[Any]], volatile: Sequence[str]) -> dict[str, list[Column]]:
     found: dict[str, list[Column]] = {}
-    for table, name, kind, default, identity, is_key, refers_to in rows:
+    for table, name, kind, default, identity, key, refers_to in rows:
         in_time = kind.startswith(("timestamp", "date", "time"))
+        is_generated = bool(identity) or bool(_GENERATED.search(default))
+        is_random = kind == "uuid" and is_generated
+        is_id = (key == "p" and (kind == "uuid" or is_generated)) or (key == "u" and is_random)
         is_volatile = (
-            (in_time and bool(_VOLATILE_DEFAULT.search(default) or _VOLATILE_NAME.search(name)))
+            (is_random and not is_id)
+            or (in_time and bool(_VOLATILE_DEFAULT.search(default) or _VOLATILE_NAME.search(name)))
             or name in volatile
             or f"{_short(table)}.{name}" in volatile
         )
-        is_id = is_key and (kind == "uuid" or bool(identity) or bool(_GENERATED.search(default)))
-        target = None if refers_to is None else tuple(refers_to.split(" ", 1))
+        target = None if refers_to is None else (refers_to[0], refers_to[1])
         found.setdefault(table, []).append(Column(name, kind, is_volatile, is_id, target))
     return found
 
@@ -297,4 +300,4 @@ def _plain(value: Any) -> Any:
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("public.")
+    return unquoted(name).removeprefix("public.")

@@ -23,6 +23,12 @@ from evalve.sandboxes.postgresql.steps import Steps, drive, drive_async, quoted
 T = TypeVar("T")
 
 _SAVEPOINT = "evalve_call"
+_UNDO = f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; RELEASE SAVEPOINT {_SAVEPOINT}"
+_CHECK = (
+    # deferred constraints, as a commit would; then they are deferred again
+    "SAVEPOINT evalve_check; SET CONSTRAINTS ALL IMMEDIATE;"
+    " ROLLBACK TO SAVEPOINT evalve_check; RELEASE SAVEPOINT evalve_check"
+)
 _PART = "evalve_part"
 _MARK = "evalve.transaction"
 _IDLE = "idle_in_transaction_session_timeout"
@@ -148,7 +154,11 @@ class Session:
         assert isinstance(self.connection, Own)
         try:
             self.connection.is_lent = False
-            drive(self.connection, self._ending_call(has_failed))
+            try:
+                drive(self.connection, self._ending_call(has_failed))
+            except psycopg.Error:
+                drive(self.connection, self._undoing_call())
+                raise
         finally:
             self._caller = None
             self._calls.release()
@@ -180,7 +190,11 @@ class Session:
         assert isinstance(self.connection, OwnAsync) and self._turns is not None
         try:
             self.connection.is_lent = False
-            await drive_async(self.connection, self._ending_call(has_failed))
+            try:
+                await drive_async(self.connection, self._ending_call(has_failed))
+            except psycopg.Error:
+                await drive_async(self.connection, self._undoing_call())
+                raise
         finally:
             self._caller = None
             self._turns.release()
@@ -204,9 +218,14 @@ class Session:
         if status is TransactionStatus.IDLE:
             self.has_committed = True  # in SQL; the next call begins another transaction
         elif has_failed or status is TransactionStatus.INERROR:
-            yield f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; RELEASE SAVEPOINT {_SAVEPOINT}"
+            yield _UNDO
         else:
-            yield f"RELEASE SAVEPOINT {_SAVEPOINT}"
+            yield f"{_CHECK}; RELEASE SAVEPOINT {_SAVEPOINT}"
+
+    def _undoing_call(self) -> Steps[None]:
+        """Of a call that a check at its end refuses, as a commit would."""
+        if self._status() is TransactionStatus.INERROR:
+            yield _UNDO
 
     def begin_part(self) -> Steps[None]:
         """From here on, what is done can be undone without what was done before."""

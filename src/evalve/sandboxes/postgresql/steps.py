@@ -5,12 +5,14 @@ Of several statements at once, the rows are those of the last one that has any.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.rows import tuple_row
 
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 Steps = Generator[str, Rows, T]
@@ -71,6 +73,11 @@ def rolling_back_prepared() -> Steps[None]:
         yield f'SET ROLE "{owner}"'
         yield f"ROLLBACK PREPARED {quoted(gid)}"
         yield "RESET ROLE"
+
+
+def unquoted(name: str) -> str:
+    """A name as people write it, where SQL needs quotes: a table `order`."""
+    return _QUOTED.sub(lambda found: found[1].replace('""', '"'), name)
 
 
 def quoted(text: str) -> str:

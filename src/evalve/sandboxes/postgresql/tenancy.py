@@ -84,10 +84,11 @@ class Tenancy:
                 " WHERE rolname = current_user",
             )
             if not may_make:
+                user = keeper.info.user
                 closed(keeper)
                 raise OptionError(
-                    f"the user {keeper.info.user!r} may not make databases and roles at {self.server.shown}: "
-                    f'ALTER ROLE "{keeper.info.user}" CREATEDB CREATEROLE allows it'
+                    f"the user {user!r} may not make databases and roles at {self.server.shown}: "
+                    f'ALTER ROLE "{user}" CREATEDB CREATEROLE allows it'
                 )
             run(keeper, "SET idle_session_timeout = 0")
             run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_RUNS, signed(self.run)))

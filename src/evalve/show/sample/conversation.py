@@ -32,7 +32,9 @@ def conversation_lines(response: Mapping[str, Any], *, full: bool) -> Iterator[s
     counted = figures.plural(len(turns), "turn")
     failed_at = response.get("failed_at_turn")
     at = f", first at turn {figures.text_of(failed_at)}" if wrong and failed_at is not None else ""
-    yield visible(f"  conversation  {counted}" + (f", {len(wrong)} wrong{at}" if wrong else ", all right"))
+    is_right = any(turn.get("right") for turn in turns)
+    told = f", {len(wrong)} wrong{at}" if wrong else ", all right" if is_right else ""
+    yield visible(f"  conversation  {counted}{told}")
     for place, turn in enumerate(turns, start=1):
         yield from _turn(turn, place, full=full)
     if state := response.get("state"):
