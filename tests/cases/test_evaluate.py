@@ -194,6 +194,7 @@ def test_mistakes_are_told_with_the_line_of_the_call() -> None:
         ([], "metrics= is empty"),
         ([ToolCorrectnessMetric], r"write ToolCorrectnessMetric\(\)"),
         (["tool_correctness"], "metrics= takes"),
+        ([ToolCorrectnessMetric(), ToolCorrectnessMetric(1)], "2 metrics are called 'tool_correctness'"),
     ):
         with pytest.raises(DeclarationError, match=rf"test_evaluate\.py:\d+: .*{said}"):
             evalve.evaluate(CASES, metrics)  # type: ignore[arg-type]
@@ -201,6 +202,17 @@ def test_mistakes_are_told_with_the_line_of_the_call() -> None:
         evalve.evaluate([TestCase("Find cats", expected_tools=[SEARCH])], [ToolCorrectnessMetric()])
     with pytest.raises(DeclarationError, match="test_cases= is empty"):
         evalve.evaluate([], [ToolCorrectnessMetric()])
+    with pytest.raises(DeclarationError, match=r"write AsyncConfig\(…\)"):
+        evalve.evaluate(CASES, [ToolCorrectnessMetric()], async_config={"run_async": False})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no 'tool_called'; did you mean 'tools_called'"):
+        evalve.evaluate([{"input": "Find cats", "tool_called": []}], [ToolCorrectnessMetric()])
+
+
+def test_two_metrics_of_a_kind_have_a_name_each() -> None:
+    strict = ToolCorrectnessMetric(name="strict", should_exact_match=True)
+    case = TestCase("Find cats", [SEARCH, SEARCH], [SEARCH])
+    result = evalve.evaluate([case], [ToolCorrectnessMetric(), strict])
+    assert result.summary == {"tool_correctness": {"mean": 1.0}, "strict": {"mean": 0.0}}
 
 
 async def test_a_running_loop_is_respected() -> None:

@@ -210,4 +210,20 @@ def test_evaluations_of_one_pytest_run_share_a_batch_for_each_turn_also_after_a_
     by_runs_usd, by_samples_usd = spent_usd(runs.folder / ".evalve" / "evalve.db", "both")
     assert batched_usd == pytest.approx(by_runs_usd) == pytest.approx(by_samples_usd) != 0
     # of the second turn: the first one's may have ended before anybody came back to it
-    assert "10 calls of 2 evaluations wait for msgbatch_sim000002" in err
+    assert "10 calls wait for msgbatch_sim000002" in err
+
+
+def test_a_batch_that_is_cancelled_fails_its_samples_alone_as_the_provider_s(runs: Runs) -> None:
+    runs.provider.adopt(behaviour(delay_s=3600.0))
+    process = pytest_run(runs)
+    store = BatchStore(runs.folder / "state" / "batches.db")
+    while not (found := [row for row in store.batches() if row.state == "submitted"]):
+        assert process.poll() is None
+        time.sleep(0.02)
+    cancel = [sys.executable, "-m", "evalve", "batch", "cancel", found[0].intent]
+    subprocess.run(cancel, cwd=runs.folder, env=runs.environ, check=True, stdout=subprocess.DEVNULL)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out + err
+    assert out.count("10 failed (provider)") == 2
+    assert f"cancelled with its batch {found[0].provider_id}; run again" in out
+    assert runs.provider.stats.batches == 1

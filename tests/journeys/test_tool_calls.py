@@ -147,6 +147,11 @@ def test_tools_of_a_column_and_a_judge_of_each_call(project: Project, provider: 
         ("    tools: tools.json\n", "", "tool_schema_valid needs the schemas: add `tools:`"),
         ("mode: any_order", "mode: anyorder", "tool_call_match: mode='anyorder' is not a way"),
         ("arguments: subset", "arguments: sub", "arguments cannot be compared by 'sub'"),
+        (
+            "arguments: subset",
+            "arguments: {per_tool: {wether: ignore}}",
+            "no such tool; did you mean 'weather'",
+        ),
         ('tools: "{offered}"', 'tools: "{offred}"', "tools names the column 'offred'"),
         (
             "[llm_tool_arguments], judge_model: sim",

@@ -30,11 +30,9 @@ def gather_in_batches(items: Sequence[pytest.Item], tell: Callable[[str], None])
                 _run_quietly(item, following or items[0])
         if not gathered.waited_for:
             return
-        ended = asyncio.run(_collected(gathered.open, len(items), tell))
-        if cancelled := [batch.intent for batch in ended if batch.is_cancelled]:
-            import pytest
-
-            pytest.exit(f"cancelled: batch {', '.join(cancelled)}; run again to ask anew", returncode=2)
+        for batch in asyncio.run(_collected(gathered.open, tell)):
+            if batch.is_cancelled:
+                queue.fail_cancelled(batch)
 
 
 def _run_quietly(item: pytest.Item, following: pytest.Item) -> None:
@@ -44,7 +42,7 @@ def _run_quietly(item: pytest.Item, following: pytest.Item) -> None:
     runtestprotocol(item, log=False, nextitem=following)
 
 
-async def _collected(intents: Sequence[str], evaluations: int, tell: Callable[[str], None]) -> list[BatchRow]:
+async def _collected(intents: Sequence[str], tell: Callable[[str], None]) -> list[BatchRow]:
     queue, at = gating.house().batches(), desk()
     told: set[str] = set()
 
@@ -52,7 +50,7 @@ async def _collected(intents: Sequence[str], evaluations: int, tell: Callable[[s
         if batch.state == "submitted" and batch.intent not in told:
             told.add(batch.intent)
             what = batch_in_words(batch, batch.intent)
-            tell(f"{batch.count:,} calls of {evaluations} evaluations wait for {what}")
+            tell(f"{batch.count:,} calls wait for {what}")
 
     try:
         waits = [

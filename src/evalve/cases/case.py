@@ -7,7 +7,8 @@ from typing import Any
 
 from evalve.evaluators.tools.definitions import definitions
 from evalve.evaluators.tools.reading import expected_calls, tool_calls
-from evalve.jsontext import digest
+from evalve.jsontext import as_text, digest
+from evalve.options import suggestion
 from evalve.records import ToolCall
 
 
@@ -62,5 +63,10 @@ def as_case(given: Any) -> TestCase:
     if isinstance(given, TestCase):
         return given
     if isinstance(given, Mapping):
+        fields = sorted(TestCase.__slots__)
+        for key in given:
+            if key not in fields:
+                hint = suggestion(str(key), fields) or f" (there is: {', '.join(fields)})"
+                raise TypeError(f"a test case has no {key!r}{hint}: {as_text(given)[:200]}")
         return TestCase(**given)
     raise TypeError(f"a test case is a TestCase or a mapping of its fields; got {given!r}")

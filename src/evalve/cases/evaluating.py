@@ -41,6 +41,11 @@ def evaluate(
     file apart. Further arguments are options: `experiment=`, `samples=`, `repeat=`, `fail_under=` …
     """
     where = caller()
+    for given, wanted in ((async_config, AsyncConfig), (cache_config, CacheConfig)):
+        if given is not None and not isinstance(given, wanted):
+            raise DeclarationError(f"{where}: got {given!r}; write {wanted.__name__}(…)")
+    if isinstance(test_cases, TestCase | dict):
+        test_cases = [test_cases]
     cases = [as_case(one) for one in test_cases]
     if not cases:
         raise DeclarationError(f"{where}: test_cases= is empty: there is nothing to evaluate")
@@ -98,6 +103,12 @@ def _checked_metrics(metrics: Any, where: str) -> Sequence[CaseMetric]:
                 f"{where}: metrics= takes ToolCorrectnessMetric(), ArgumentCorrectnessMetric(), or what has"
                 f" their methods score and settings; got {one!r}"
             )
+    names = [getattr(one, "name", type(one).__name__) for one in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DeclarationError(
+            f"{where}: {len(twice)} metrics are called {twice[0]!r}, and would be averaged as one: name them"
+            f" apart, as in {type(found[names.index(twice[0])]).__name__}(name='strict', …)"
+        )
     if not found:
         raise DeclarationError(f"{where}: metrics= is empty: evaluate() needs something to score by")
     return found

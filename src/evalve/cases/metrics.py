@@ -31,12 +31,11 @@ class CaseMetric(Protocol):
 class ToolCorrectnessMetric:
     """How many of the expected tools were called; calls beside them cost nothing unless a match is wanted."""
 
-    name = "tool_correctness"
-
     def __init__(
         self,
         threshold: float = 0.5,
         *,
+        name: str = "tool_correctness",
         should_exact_match: bool = False,
         should_consider_ordering: bool = False,
         arguments: Any = "ignore",
@@ -47,8 +46,9 @@ class ToolCorrectnessMetric:
 
         `should_consider_ordering`: those count that were called in their order. `arguments` says whether and
         how arguments are compared, as in `tool_call_match`. With a `model`, it judges each call too, and the
-        lower of both counts.
+        lower of both counts. Two of them in one `evaluate` need a `name` each.
         """
+        self.name = name
         self._threshold = _checked_threshold(threshold, strict_mode=strict_mode)
         self._exact, self._ordered = should_exact_match, should_consider_ordering
         self._rules = as_rules(arguments)
@@ -104,16 +104,16 @@ class ArgumentCorrectnessMetric:
     With a `model`, it judges the arguments of each call by what was asked, and needs no expected calls.
     """
 
-    name = "argument_correctness"
-
     def __init__(
         self,
         threshold: float = 0.5,
         *,
+        name: str = "argument_correctness",
         arguments: Any = "exact",
         model: Any = None,
         strict_mode: bool = False,
     ) -> None:
+        self.name = name
         self._threshold = _checked_threshold(threshold, strict_mode=strict_mode)
         self._arguments = as_rules(arguments)
         self._model = model

@@ -13,9 +13,11 @@ from typing import Any
 from evalve import evaluators
 from evalve.errors import DeclarationError, OptionError
 from evalve.evaluators.judge import checked_rubric
+from evalve.evaluators.tools.definitions import definitions
 from evalve.evaluators.tools.examining import Standard
-from evalve.evaluators.tools.rules import as_rules
+from evalve.evaluators.tools.rules import ArgumentRules, as_rules
 from evalve.experiments.resolving import Entry
+from evalve.experiments.tools import OfferedTools, tools_of
 from evalve.metrics import lookup, resolve
 from evalve.options import Threshold, suggestion
 
@@ -159,11 +161,22 @@ def _check_judge(entry: Entry, scorer: Scorer) -> None:
 def _check_of_tools(entry: Entry, scorer: Scorer) -> None:
     told = {key: value for key, value in scorer.arguments.items() if key not in scorer.columns()}
     try:
-        Standard(mode=told.get("mode", "exact"), rules=as_rules(told.get("arguments", "exact")))
+        rules = as_rules(told.get("arguments", "exact"))
+        Standard(mode=told.get("mode", "exact"), rules=rules)
+        _check_rules_for_tools(rules, tools_of(entry))
     except OptionError as error:
         raise OptionError(
             f"{entry.where('evaluators')}: experiments.{entry.name}: {scorer.name}: {error}"
         ) from None
+
+
+def _check_rules_for_tools(rules: ArgumentRules, offered: OfferedTools | None) -> None:
+    if offered is None or offered.column is not None:
+        return  # whoever brings the tools: they are not known here
+    names = [str(tool.name) for tool in definitions(offered.tools)]
+    for name in rules.unused(names):
+        hint = suggestion(name, names) or f" (there is: {', '.join(names)})"
+        raise OptionError(f"per_tool has rules for {name!r}, and `tools:` has no such tool{hint}")
 
 
 def _judged_by(scorer: Scorer, judge: Any) -> Scorer:

@@ -62,3 +62,26 @@ def test_a_response_of_an_sdk_is_read_as_it_is_and_as_its_json(provider: Simulat
     assert all(call.id for call in tool_calls(response))
     plain = response.model_dump()
     assert tool_calls(plain) == tool_calls(json.dumps(plain)) == tool_calls(response)
+
+
+def test_the_events_of_a_stream_are_put_together(provider: Simulator) -> None:
+    claude = anthropic.Anthropic(base_url=provider.url, api_key="any").messages.create(
+        model="claude-haiku-4-5",
+        max_tokens=100,
+        messages=ASK,
+        tools=[{"name": "weather", "input_schema": SCHEMA}],
+        stream=True,
+    )
+    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="any").chat.completions.create(
+        model="gpt-5-mini",
+        messages=ASK,
+        tools=[{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}],
+        stream=True,
+    )
+    for events in (list(claude), list(gpt)):
+        plain = [event.model_dump() for event in events]
+        assert [(call.name, call.arguments) for call in tool_calls(events)] == [
+            ("weather", {"city": "Bern"}),
+            ("weather", {"city": "Rome"}),
+        ]
+        assert tool_calls(plain) == tool_calls(events) and all(call.id for call in tool_calls(plain))

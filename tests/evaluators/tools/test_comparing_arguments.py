@@ -219,6 +219,17 @@ def test_defaults_inside_objects() -> None:
     assert kinds({"o": {"a": 1, "deep": 1}}, {"o": {"a": 1}}, tools=tools) == UNEXPECTED
 
 
+def test_an_object_that_is_a_default_but_for_defaults_counts_as_left_out() -> None:
+    inner = {"type": "object", "properties": {"k": {"type": "string", "default": "z"}}, "default": {}}
+    tools = [
+        {"name": "t", "description": "d", "input_schema": {"type": "object", "properties": {"o": inner}}}
+    ]
+    given, left_out = [ToolCall("t", {"o": {"k": "z"}})], [ToolCall("t", {})]
+    assert tool_call_match(given, left_out, tools=tools).value is True
+    assert tool_call_match(left_out, given, tools=tools).value is True
+    assert tool_call_match([ToolCall("t", {"o": {"k": "y"}})], left_out, tools=tools).value is False
+
+
 def test_defaults_inside_lists_and_behind_references() -> None:
     definitions = {"Filter": {"type": "object", "properties": {"v": {}, "op": {"default": "="}}}}
     filter_or_none = {"anyOf": [{"$ref": "#/$defs/Filter"}, {"type": "null"}], "default": None}
@@ -251,6 +262,36 @@ def test_rules_of_one_tool_hold_over_those_of_all() -> None:
     assert score.metadata["misses"][0]["tool"] == "b"
     as_objects = ArgumentRules(per_tool={"a": ArgumentRules("subset"), "b": ArgumentRules("subset")})
     assert tool_call_match(called, expected, arguments=as_objects).value is True
+
+
+def test_rules_of_tools_may_be_for_a_glob_and_an_exact_name_holds_over_it() -> None:
+    calls = [ToolCall("get_a", {"x": 1}), ToolCall("get_b", {"x": 1})]
+    expected = [ToolCall("get_a", {"x": 2}), ToolCall("get_b", {"x": 2})]
+    rules = {"per_tool": {"get_*": "ignore", "get_b": "exact"}}
+    misses = tool_call_match(calls, expected, arguments=rules).metadata["misses"]
+    assert [miss["tool"] for miss in misses] == ["get_b"]
+
+
+def test_rules_for_a_tool_that_there_is_not_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    call, tools = [ToolCall("find_flights", {})], [{"name": "find_flights", "description": "It finds."}]
+    for _ in range(2):
+        tool_call_match(call, call, arguments={"per_tool": {"find_flight": "ignore"}})
+        tool_call_match(call, call, arguments={"per_tool": {"book_hotel": "ignore"}}, tools=tools)
+        tool_call_match(call, call, arguments={"per_tool": {"book_train": "ignore"}})  # others may call it
+    assert caplog.messages == [
+        "arguments=: per_tool has rules for 'find_flight', and there is no such tool; did you mean"
+        " 'find_flights'?",
+        "arguments=: per_tool has rules for 'book_hotel', and there is no such tool",
+    ]
+
+
+def test_reasons_have_the_letters_of_all_languages_and_tell_apart_what_looks_the_same() -> None:
+    def reason(called: str, expected: str) -> str:
+        score = tool_call_match([ToolCall("t", {"x": called})], [ToolCall("t", {"x": expected})])
+        return str(score.metadata["misses"][0]["reason"])
+
+    assert reason("Zürich", "東京\ud800") == 't: x is "Zürich", expected "東京\\ud800"'
+    assert reason("é", "e\u0301").startswith('t: x is "\\u00e9", expected "e\\u0301": it looks the same')
 
 
 @pytest.mark.parametrize(

@@ -377,3 +377,18 @@ def test_expected_none_is_a_mistake_and_no_call_an_empty_list() -> None:
     assert expected_calls([]) == []
     with pytest.raises(ResultError, match=r"\[\] where none is"):
         expected_calls(None)
+
+
+@pytest.mark.parametrize("key", ["argumets", "params"])
+def test_misspelt_arguments_of_an_expected_call_are_not_any_arguments(key: str) -> None:
+    with pytest.raises(ResultError, match=f"the expected call of 'search' has '{key}' and no 'arguments'"):
+        expected_calls([{"name": "search", key: {"query": "cats"}}])
+    assert expected_calls([{"name": "search", "output": "three cats"}]) == [ToolCall("search")]
+
+
+def test_a_stream_that_breaks_off_leaves_a_call_without_arguments() -> None:
+    started = {"index": 1, "content_block": {"type": "tool_use", "id": "t", "name": "search", "input": {}}}
+    piece = {"index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"query": "ca'}}
+    events = [{"type": "content_block_start", **started}, {"type": "content_block_delta", **piece}]
+    assert tool_calls(events) == [ToolCall("search", '{"query": "ca', "t", unparsed=True)]
+    assert tool_calls(events[:1]) == [ToolCall("search", {}, "t")]

@@ -325,3 +325,9 @@ def test_misses_are_none_exactly_where_all_is_right() -> None:
 def test_schema_needs_no_expected_calls() -> None:
     tools = {"a": SCHEMA}
     assert tool_schema_valid([A, ToolCall("a", {"x": "1"})], tools).value == 0.5
+
+
+def test_two_calls_of_one_tool_in_the_wrong_order_are_told_apart() -> None:
+    first, second = ToolCall("a", {"c": 1}), ToolCall("a", {"c": 2})
+    reason = tool_call_match([second, first], [first, second]).metadata["misses"][0]["reason"]
+    assert reason == "a(c=2) was called before a(c=1), expected after it"

@@ -143,7 +143,7 @@ def test_a_cancelled_batch_fails_its_samples_and_says_so(provider: Started) -> N
     helper.start()
     result = run(asking(10))
     helper.join()
-    assert result.failed == 10
+    assert result.failed_by_class == {"provider": 10}
     assert "cancelled with its batch msgbatch_sim" in str(next(iter(result)).failure)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,7 +16,7 @@ from evalve.evaluators.tools.alignment import best_assignment
 from evalve.evaluators.tools.matchers import Anything, Matching, Near, OneOf, as_matcher, compiled
 from evalve.evaluators.tools.misses import Kind, Miss, value_text
 from evalve.evaluators.tools.rules import ArgumentRules
-from evalve.jsontext import as_text
+from evalve.jsontext import as_text, to_json
 
 Path = tuple[str | int, ...]
 
@@ -216,11 +217,18 @@ def shown(path: Path) -> str:
 
 def loose(text: str) -> str:
     """The text without case, spaces and the punctuation that models vary."""
-    return text.lower().translate(_LOOSE)
+    return _composed(text).casefold().translate(_LOOSE)
 
 
 def _unlike(called: Any, expected: Any, path: Path) -> str:
+    if isinstance(called, str) and isinstance(expected, str) and _composed(called) == _composed(expected):
+        told = f"{shown(path)} is {to_json(called)}, expected {to_json(expected)}"
+        return f"{told}: it looks the same, but its accents are written otherwise"
     return f"{shown(path)} is {value_text(called)}, expected {_words(expected)}"
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _words(expected: Any) -> str:

@@ -58,9 +58,10 @@ def _of_objects(
         if name in made and name in wanted:
             made[name], wanted[name] = _of_values(made[name], wanted[name], one, schemas)
         elif isinstance(one, Mapping) and "default" in one:
-            if name in made and _fits(made[name], one["default"], ArgumentRules()):
+            default = one["default"]  # which may leave out what has a default itself
+            if name in made and _fits(*_of_values(made[name], default, one, schemas), ArgumentRules()):
                 del made[name]
-            elif name in wanted and _fits(one["default"], wanted[name], schemas.rules):
+            elif name in wanted and _fits(*_of_values(default, wanted[name], one, schemas), schemas.rules):
                 del wanted[name]
     return made, wanted
 

@@ -20,7 +20,7 @@ from evalve.evaluators.tools.misses import (
     of_kinds,
 )
 from evalve.evaluators.tools.reading import expected_calls, tool_calls
-from evalve.evaluators.tools.rules import ArgumentRules, as_rules
+from evalve.evaluators.tools.rules import ArgumentRules, as_rules, tell_unused
 from evalve.evaluators.tools.schemas import invalid_calls
 from evalve.records import Score, ToolCall
 
@@ -50,9 +50,9 @@ def tool_call_match(
     `exact`, `subset`, `values`, `ignore`, a function, or rules (`ArgumentRules`). `tools` are the tools'
     definitions, whose defaults then count as left out. Tools that are `forbidden` are never right.
     """
-    made = tool_calls(called)
+    made, right = tool_calls(called), expected_calls(expected)
     standard = _standard(mode, arguments, tools, forbidden, allow_extra)
-    return _match(made, examine(made, expected_calls(expected), standard))
+    return _match(made, _examined(made, right, standard))
 
 
 @evaluator(name="tool_selection")
@@ -92,9 +92,9 @@ def tool_arguments(called: Any, expected: Any, *, arguments: Any = "exact", tool
     Each expected call is set beside the made one of the same tool that fits best, over all of them. Calls
     that are missing or too many are no matter of arguments; where there is no pair at all, the value is 0.
     """
-    made = tool_calls(called)
+    made, right = tool_calls(called), expected_calls(expected)
     standard = _standard("any_order", arguments, tools, (), None)
-    return _arguments(made, examine(made, expected_calls(expected), standard))
+    return _arguments(made, _examined(made, right, standard))
 
 
 @evaluator(name="tool_schema_valid")
@@ -120,7 +120,7 @@ def tool_scores(
     made = tool_calls(called)
     standard = _standard(mode, arguments, tools, forbidden, allow_extra)
     right = expected_calls(expected)
-    found = examine(made, right, standard)
+    found = _examined(made, right, standard)
     # the order of tools, whatever their arguments: calls of one tool may stand for each other
     of_names = examine(made, right, replace(standard, rules=ArgumentRules("ignore")))
     return [
@@ -130,6 +130,12 @@ def tool_scores(
         *([_schema_valid(made, tools)] if tools is not None else []),
         _match(made, found),
     ]
+
+
+def _examined(made: Sequence[ToolCall], right: Sequence[ToolCall], standard: Standard) -> Examination:
+    offered = [tool.name for tool in standard.tools if isinstance(tool.name, str)]
+    tell_unused(standard.rules, [call.name for call in (*made, *right)], offered or None)
+    return examine(made, right, standard)
 
 
 def _standard(

@@ -168,7 +168,7 @@ def _all_compared(
 
 
 def _compared(made: ToolCall, wanted: ToolCall, standard: Standard) -> Compared:
-    rules = standard.rules.of(wanted.name if wanted.name in standard.rules.per_tool else made.name)
+    rules = standard.rules.of(wanted.name, made.name)
     if made.unparsed or not isinstance(made.arguments, Mapping):
         what = "JSON" if made.unparsed and isinstance(made.arguments, str) else "a JSON object"
         reason = f"the arguments are not {what}: {as_text(made.arguments)[:200]}"
@@ -250,9 +250,13 @@ def _misplaced(called: Sequence[ToolCall], pairs: Pairs) -> Iterator[Miss]:
     """The fewest calls that would have to move."""
     moved = out_of_order(pairs)
     for row, column in moved:
-        name = called[column].name
+        one = called[column]
         others = (pair for pair in pairs if pair not in moved and (pair[0] < row) != (pair[1] < column))
         other_row, other_column = next(others)
         came, wanted = ("after", "before") if row < other_row else ("before", "after")
-        other = called[other_column].name
-        yield Miss("wrong order", name, f"{name} was called {came} {other}, expected {wanted} it")
+        other = called[other_column]
+        # two calls of one tool are told apart by their arguments
+        first, second = (
+            (one.name, other.name) if one.name != other.name else (call_text(one), call_text(other))
+        )
+        yield Miss("wrong order", one.name, f"{first} was called {came} {second}, expected {wanted} it")

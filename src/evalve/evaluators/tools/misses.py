@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from evalve.jsontext import as_plain, to_json
+from evalve.jsontext import as_plain
 from evalve.records import MISS_COUNTS, ToolCall
 
 Kind = Literal[
@@ -83,7 +84,13 @@ def value_text(value: Any) -> str:
     """A value as JSON, shortened; a matcher in its own words."""
     if hasattr(value, "in_words"):
         return str(value.in_words())
-    return _shortened(to_json(as_plain(value)))
+    return _shortened(legible_json(value))
+
+
+def legible_json(value: Any) -> str:
+    """JSON with the letters of all languages as they are, and with what no terminal could print escaped."""
+    text = json.dumps(as_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _shortened(text: str) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, NoReturn
 
+from evalve.errors import ResultError
 from evalve.jsontext import as_plain
+from evalve.options import suggestion
 from evalve.records import ToolCall
 
 _ARGUMENTS = ("arguments", "args", "input", "parameters", "input_parameters", "tool_input")
@@ -84,7 +86,22 @@ def _undated(value: Any) -> Any:
 
 def plain_call(given: Any, are_expected: bool) -> Iterator[ToolCall]:
     """`{"name": …, "arguments": …, "id": …}`, whatever they are called."""
+    if are_expected and isinstance(given, Mapping) and not has_arguments(given):
+        _refuse_misspelt(given)
     yield from_parts(_first(given, _NAMES), _first(given, _ARGUMENTS), _first(given, _IDS), are_expected)
+
+
+def _refuse_misspelt(given: Mapping[str, Any]) -> None:
+    """Without arguments, any will do: what was meant as arguments must not be left out in silence."""
+    for key, value in given.items():
+        if key in (*_ARGUMENTS, *_NAMES, *_IDS):
+            continue
+        hint = suggestion(str(key), _ARGUMENTS)
+        if hint or isinstance(value, Mapping):
+            raise ResultError(
+                f"the expected call of {_first(given, _NAMES)!r} has {key!r} and no 'arguments' (without"
+                f" either, any arguments will do){hint}"
+            )
 
 
 def is_plain_call(given: Any) -> bool:

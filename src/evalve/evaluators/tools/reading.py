@@ -23,6 +23,7 @@ from evalve.evaluators.tools.one_call import (
     plain_call,
     refuse_constant,
 )
+from evalve.evaluators.tools.streams import whole_calls
 from evalve.jsontext import as_text
 from evalve.records import ToolCall
 
@@ -73,7 +74,7 @@ def _in_any(given: Any, *, nested: bool, are_expected: bool = False) -> Iterator
     elif isinstance(given, Path):
         yield from _in_text(given.read_text(encoding="utf-8", errors="replace"), are_expected)
     elif isinstance(given, Sequence):
-        for one in given:
+        for one in whole_calls(given):
             yield from _in_any(one, nested=True, are_expected=are_expected)
     elif given is None or isinstance(given, bool | int | float):
         _refuse(given)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from evalve.errors import OptionError
 from evalve.options import suggestion
 
+_LOG = logging.getLogger(__name__)
 Compare = Literal["exact", "subset", "values", "ignore"]
 COMPARE: tuple[str, ...] = get_args(Compare)
 
@@ -36,9 +40,21 @@ class ArgumentRules:
     defaults: bool = True
     """Whether an argument that has its default (of `tools=`) is the same as one that is left out."""
     per_tool: Mapping[str, ArgumentRules] = field(default_factory=dict)
+    """Other rules for some tools, by their names or by globs of these."""
 
-    def of(self, tool: str) -> ArgumentRules:
-        return self.per_tool.get(tool, self)
+    def of(self, *names: str) -> ArgumentRules:
+        """The rules of a tool that may have several names: as it is expected, as it is called."""
+        for name in names:
+            if name in self.per_tool:
+                return self.per_tool[name]
+        globs = (
+            rules for glob, rules in self.per_tool.items() if any(fnmatchcase(one, glob) for one in names)
+        )
+        return next(globs, self)
+
+    def unused(self, names: Collection[str]) -> list[str]:
+        """Which of `per_tool` are about none of these tools."""
+        return [glob for glob in self.per_tool if not any(fnmatchcase(name, glob) for name in names)]
 
 
 _FIELDS = tuple(each.name for each in fields(ArgumentRules))
@@ -95,3 +111,22 @@ def _checked_compare(value: Any) -> Any:
         return value
     hint = suggestion(str(value), COMPARE) or f" (there is: {', '.join(COMPARE)}, or a function)"
     raise OptionError(f"arguments=: arguments cannot be compared by {value!r}{hint}")
+
+
+def tell_unused(rules: ArgumentRules, names: Collection[str], tools: Collection[str] | None) -> None:
+    """Say which rules are about a tool that there is not; without the tools, only what seems misspelt.
+
+    `names` are those of the calls of one sample, of which the next may have others.
+    """
+    for name in rules.unused({*names, *(tools or ())}) if rules.per_tool else ():
+        near = suggestion(
+            name, [one for one in dict.fromkeys([*(tools or ()), *names]) if one not in rules.per_tool]
+        )
+        if near or tools is not None:
+            _tell_once(name, near)
+
+
+@lru_cache(maxsize=1000)
+def _tell_once(name: str, near: str) -> None:
+    """Every sample brings the same rules."""
+    _LOG.warning("arguments=: per_tool has rules for %r, and there is no such tool%s", name, near)

@@ -13,7 +13,7 @@ from evalve.gate.batches.asked import Asked, Delivery
 from evalve.gate.batches.runs import RunBatches
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.estimates import Estimates
-from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, Withheld
+from evalve.gate.messages import Call, Dialect, Problem, Reply, Request, SendError
 from evalve.gate.metering import Meter
 from evalve.gate.outcomes import Outcome
 
@@ -58,7 +58,8 @@ class BatchedCall:
         """`None` where the call is to be made by itself after all; `answer` is what the cache has."""
         if came.fate == "cancelled":
             told = f"the request was cancelled with its batch {came.batch}; run again to ask anew"
-            return Outcome(error=Withheld(told), problem=Problem("permanent", told))
+            # somebody has ended it there: no mistake in what was asked
+            return Outcome(error=SendError(told, reached=True), problem=Problem("server", told))
         if came.fate == "failed" and came.reply is not None:
             reply = came.reply
             problem = reply.problem = self._asked.dialect.problem(reply, self._asked.call) or _refused(came)

@@ -69,6 +69,8 @@ class BatchQueue:
         self._gathered: Gathered | None = None
         self._unrecorded: dict[tuple[str, int], tuple[str, bool]] = {}
         """What samples of earlier runs asked for that have no record; and whether a run has counted it."""
+        self._cancelled: dict[str, str] = {}
+        """What was cancelled while several runs waited for it, and with which batch."""
 
     # -- several runs, one after another, that share their batches
 
@@ -98,6 +100,12 @@ class BatchQueue:
     def credentials_of(self, intent: str) -> dict[str, str]:
         """Those with which its calls would have gone alone."""
         return self._credentials.get(intent, {})
+
+    def fail_cancelled(self, batch: BatchRow) -> None:
+        """Whoever is replayed is told so, instead of asking anew; answers that came before are used."""
+        for row in self.store.requests(batch.intent):
+            if row.kind == "canceled":
+                self._cancelled[row.key] = batch.provider_id or batch.intent
 
     def _is_wanted(self, key: str) -> bool:
         return key in self._waiting or (self._gathered is not None and key in self._gathered.keys)
@@ -149,6 +157,8 @@ class BatchQueue:
             if intent is None and is_answered and self._is_cached(asked.key):
                 # collected since the caller has looked: answers are in the cache before that is noted
                 return answered_now(run, Delivery("answer", ""))
+            if intent is None and asked.key in self._cancelled:
+                return answered_now(run, Delivery("cancelled", self._cancelled[asked.key]))
             if intent is None and self.store.times_batched(asked.key) >= _MOST_BATCHES:
                 return answered_now(run, Delivery("live", "earlier batches"))
             if intent is None:
