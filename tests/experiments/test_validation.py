@@ -163,6 +163,34 @@ def test_a_mistake_is_told_with_its_line_and_what_was_meant(
     assert found[0].startswith(problem)
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        (
+            "reader: {agent: command",
+            "other: 5\n  reader: {agent: command",
+            "2: models.other must be a mapping",
+        ),
+        (
+            'command: [python3, "{project}/agent.py", "{prompt}"]',
+            "command: 5",
+            "2: models.reader: command: needs",
+        ),
+        ("{path: docs.jsonl}", "{path: docs.jsonl, id: [id]}", "5: datasets.docs: id: needs a text"),
+        ("extends: full", "extends: [{full: 1}]", "16: experiments.debug: extends: needs a name"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_once_whatever_names_its_entry(
+    tmp_path: Path, was: str, now: str, told: str
+) -> None:
+    text = dedent(VALID).lstrip("\n")
+    assert was in text
+
+    [problem] = problems_of(tmp_path, text.replace(was, now))
+
+    assert problem.startswith(told)
+
+
 def test_an_experiment_whose_files_cannot_be_is_told_once_and_looked_at_no_further(tmp_path: Path) -> None:
     text = VALID.replace('{context.md: "{context}"}', "{context.md: {pth: a}}")
     (found,) = problems_of(tmp_path, text)  # and not for debug, which extends it
