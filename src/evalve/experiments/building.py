@@ -127,13 +127,8 @@ def _evaluation(
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
-        scores_answers=declared.conversations is not None or _can_score_later(asked, scorers),
+        scores_answers=declared.conversations is not None or bool(scorers),
     )
-
-
-def _can_score_later(asked: Asked, scorers: Sequence[Scorer]) -> bool:
-    """Whether scoring needs no more than the answer: what an agent called is in its trace."""
-    return bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers))
 
 
 def _states(lenders: Mapping[str, Lender]) -> Iterator[tuple[str, Any]]:

@@ -82,10 +82,8 @@ def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[
     if isinstance(entry, str):  # `docs: docs.jsonl`, `mini: openai/gpt-5-mini`
         entry = {"path" if section == "datasets" else "model": entry}
     if entry is not None and not isinstance(entry, dict):
-        kind = type(entry).__name__
-        raise OptionError(
-            f"{document.place(section, name)}: {section}.{name} must be a mapping of names to values; got {kind}"
-        )
+        where, kind = document.place(section, name), type(entry).__name__
+        raise OptionError(f"{where}: {section}.{name} must be a mapping of names to values; got {kind}")
     for key, value in (entry or {}).items():
         first = first_name(section, str(key))
         if first != "extends" and value is not None:
