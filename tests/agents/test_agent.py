@@ -156,6 +156,21 @@ async def test_an_agent_is_lent_the_gateway_and_nothing_of_the_keys(bench: Bench
     assert SECRET not in run.answer
 
 
+async def test_a_program_whose_call_was_refused_need_not_say_why(bench: Bench) -> None:
+    @asynccontextmanager
+    async def refusing(context: SampleContext) -> AsyncIterator[GatewayLease]:
+        yield GatewayLease(
+            "http://127.0.0.1:9/t/tok", "tok", last_error=lambda: (403, "the budget is used up")
+        )
+
+    agent = bench.agent("command", command=["sh", "-c", "echo no >&2; exit 1"], lend=refusing)
+    with pytest.raises(AgentError) as raised:
+        await agent("x", bench.workspace)
+    assert raised.value.failure_class == "code"
+    refused = "its last call was refused with 403: the budget is used up"
+    assert str(raised.value) == f"command ended with exit code 1: no; {refused}"
+
+
 async def test_the_gateway_may_be_switched_off(bench: Bench) -> None:
     agent = bench.agent("command", command=["env"], answer="whole", lend=lend, gateway=False)
     assert "BASE_URL" not in (await agent("x", bench.workspace)).answer

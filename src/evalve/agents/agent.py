@@ -17,8 +17,8 @@ from evalve.agents.settings import AgentSettings
 from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fault, Reading
 from evalve.agents.supervising import CannotRun, Watch
 from evalve.agents.transcript import Transcript, end_of, mask
-from evalve.agents.verdict import fault_of
-from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
+from evalve.agents.verdict import fault_of, with_last_call
+from evalve.contracts import SAMPLE, GatewayLease, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
 from evalve.records import ToolCall
 from evalve.secrecy import without_secrets
@@ -86,7 +86,7 @@ class Agent:
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
                 place.memory_bytes = lambda: seen.memory_bytes
                 try:
-                    run, fault = await self._held(prepared, context, seen, asked_s)
+                    run, fault = await self._held(prepared, context, seen, asked_s, task.gateway)
                 except asyncio.CancelledError:  # a deadline: what it has said until then is wanted most
                     await asyncio.to_thread(_keep_output, prepared, context)
                     raise
@@ -108,7 +108,12 @@ class Agent:
         return f"agent {self.name!r}: the program {program!r} is not installed, or not on PATH{install}"
 
     async def _held(
-        self, prepared: Prepared, context: SampleContext, seen: RunningAgent, asked_s: float
+        self,
+        prepared: Prepared,
+        context: SampleContext,
+        seen: RunningAgent,
+        asked_s: float,
+        gateway: GatewayLease | None,
     ) -> tuple[AgentRun, Fault | None]:
         """Held by the supervisor until it ends; then what it came to, and what is wrong with it."""
 
@@ -138,6 +143,8 @@ class Agent:
         limits_s = {"startup": order.startup_s, "silence": order.silence_s, "total": order.total_s}
         fault = fault_of(self.spec, reading, ending, stderr, limits_s=limits_s)
         if fault is not None:
+            if gateway is not None and ending.by not in ("memory", "asked"):
+                fault = with_last_call(fault, gateway.last_error())
             fault = replace(fault, message=without_secrets(fault.message, prepared.secrets))
         return run, fault
 
