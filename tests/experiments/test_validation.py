@@ -378,6 +378,23 @@ def test_what_an_agent_does_not_take_is_told(tmp_path: Path, was: str, now: str,
     assert problems_of(tmp_path, VALID.replace(was, now, 1))[0].startswith(problem)
 
 
+@pytest.mark.parametrize("command", ["[python3, agent.py]", "[./agent.py, x]"])
+def test_a_script_of_the_project_is_named_as_such_or_put_into_the_workspace(
+    tmp_path: Path, command: str
+) -> None:
+    text = VALID.replace('[python3, "{project}/agent.py", "{prompt}"]', command)
+
+    told = problems_of(tmp_path, text)
+    seeded = problems_of(tmp_path, text.replace("context.md:", "agent.py: {path: agent.py}, context.md:"))
+
+    assert told == [
+        "2: models.reader: command: an agent starts in its workspace, where "
+        f"'{'./' if '.' in command[1] else ''}agent.py' is not; write {{project}}/agent.py for the file of "
+        "your project, or put it into the workspace with `files:`"
+    ]
+    assert seeded == []
+
+
 def test_a_token_for_an_agent_is_refused_in_clear_too(tmp_path: Path) -> None:
     text = VALID.replace("answer: last_line", "environment: {HUB_TOKEN: abcdefghijkl}")
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalve.agents.confinement import lacking
 from evalve.agents.preparing import Prepared, Preparing, Services
 from evalve.agents.recording import agent_seen, record_run, refuse_if_overspent
 from evalve.agents.settings import AgentSettings
@@ -102,7 +103,7 @@ class Agent:
     def missing(self) -> str | None:
         """What is not there that it needs, in words; `None` where it can start."""
         if self._preparing.found_program() is not None:
-            return None
+            return lacking(self._settings.confine)
         program = self._preparing.program()
         install = f"; install it with {self.spec.install}" if self.spec.install else ""
         return f"agent {self.name!r}: the program {program!r} is not installed, or not on PATH{install}"

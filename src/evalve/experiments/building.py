@@ -235,7 +235,7 @@ def _program(
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
-    check_scripts(asked, declared.folder)
+    check_scripts(asked, declared.folder, declared.files)
     if (missing := agent.missing()) is not None:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     keep = declared.entry.get("keep", "failed")

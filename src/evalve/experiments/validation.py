@@ -128,7 +128,7 @@ def _row_problems(declared: Declared) -> Iterator[Problem]:
 def _not_installed(declared: Declared) -> Iterator[Problem]:
     """Told of agents that an experiment uses: a file may name others for other machines."""
     for asked in declared.asked:
-        yield from _tried(asked.entry.place, check_scripts, asked, declared.folder)[1]
+        yield from _tried(asked.entry.place, check_scripts, asked, declared.folder, declared.files)[1]
         missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
         if missing:
             yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)

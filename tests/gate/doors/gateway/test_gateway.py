@@ -320,7 +320,7 @@ async def test_the_lease_knows_how_the_last_call_was_refused() -> None:
     assert answered is None
     assert no_budget is not None
     assert no_budget[0] == 403
-    assert no_budget[1].startswith("evalve sent nothing: the budget of 1.00 USD is used up")
+    assert no_budget[1].startswith("evalve sent nothing: the budget of 1 USD is used up")
 
 
 async def test_a_spent_budget_withholds_the_call_and_stops_the_run() -> None:
