@@ -50,8 +50,8 @@ def _check_not_relative(asked: Asked, project: Path, seeded: Collection[tuple[st
             where = asked.entry.where("command")
             raise OptionError(
                 f"{where}: models.{asked.name}: command: an agent starts in its workspace, where {word!r} is"
-                f" not; write {PROJECT}/{path} for the file of your project, or put it into the workspace with"
-                " `files:`"
+                f" not; write {PROJECT}/{path} for the file of your project, or put it into the workspace"
+                " with `files:`"
             )
 
 
