@@ -13,7 +13,7 @@ from typing import Any
 
 from evalve.agents.confinement import lacking
 from evalve.agents.preparing import Prepared, Preparing, Services
-from evalve.agents.recording import agent_seen, record_run, refuse_if_overspent
+from evalve.agents.recording import agent_seen, calls_seen, record_run, refuse_if_overspent
 from evalve.agents.settings import AgentSettings
 from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fault, Reading
 from evalve.agents.supervising import CannotRun, Watch
@@ -74,6 +74,7 @@ class Agent:
         """The same for a task. Cancelled, it ends the program, and all that it started, before it returns."""
         asked_s = time.monotonic()
         context = SAMPLE.get() or SampleContext("", "", "", 0, 1)
+        seen_before = calls_seen(context)
         if task.gateway is None and not self._settings.gateway:
             refuse_if_overspent(context)
         async with AsyncExitStack() as stack:
@@ -94,7 +95,8 @@ class Agent:
             place.peak_bytes = run.peak_memory_bytes
             if prepared.version is not None:
                 run = replace(run, version=await asyncio.wrap_future(prepared.version))
-            record_run(context, run, fault, is_metered=task.gateway is not None)
+            is_metered = task.gateway is not None and calls_seen(context) > seen_before
+            record_run(context, run, fault, is_metered=is_metered)
             await asyncio.to_thread(_keep_output, prepared, context)
         if fault is not None:
             raise AgentError(fault.message, failure_class=fault.failure_class, run=run)
