@@ -156,6 +156,41 @@ async def test_an_agent_is_lent_the_gateway_and_nothing_of_the_keys(bench: Bench
     assert SECRET not in run.answer
 
 
+async def test_a_program_whose_call_was_refused_need_not_say_why(bench: Bench) -> None:
+    @asynccontextmanager
+    async def refusing(context: SampleContext) -> AsyncIterator[GatewayLease]:
+        yield GatewayLease(
+            "http://127.0.0.1:9/t/tok", "tok", last_error=lambda: (403, "the budget is used up")
+        )
+
+    agent = bench.agent("command", command=["sh", "-c", "echo no >&2; exit 1"], lend=refusing)
+    with pytest.raises(AgentError) as raised:
+        await agent("x", bench.workspace)
+    assert raised.value.failure_class == "code"
+    refused = "its last call was refused with 403: the budget is used up"
+    assert str(raised.value) == f"command ended with exit code 1: no; {refused}"
+
+
+async def test_what_an_agent_says_of_its_calls_counts_where_the_gateway_saw_none(bench: Bench) -> None:
+    says = """echo '{"answer": "7", "turns": 2, "cost_usd": 0.5}'"""
+    agent = bench.agent("command", command=["sh", "-c", says], answer="json", lend=lend)
+    past_it, through_it = SampleContext("e", "v", "7", 0, 1), SampleContext("e", "v", "8", 0, 1)
+
+    @asynccontextmanager
+    async def seeing(context: SampleContext) -> AsyncIterator[GatewayLease]:
+        async with lend(context) as lease:
+            context.calls.add(CallLog(requests=1, cost_usd=0.4))
+            yield lease
+
+    SAMPLE.set(past_it)
+    await agent("x", bench.workspace)
+    SAMPLE.set(through_it)
+    await bench.agent("command", command=["sh", "-c", says], answer="json", lend=seeing)("x", bench.workspace)
+
+    assert (past_it.calls.requests, past_it.calls.cost_usd) == (2, 0.5)
+    assert (through_it.calls.requests, through_it.calls.cost_usd) == (1, 0.4)
+
+
 async def test_the_gateway_may_be_switched_off(bench: Bench) -> None:
     agent = bench.agent("command", command=["env"], answer="whole", lend=lend, gateway=False)
     assert "BASE_URL" not in (await agent("x", bench.workspace)).answer

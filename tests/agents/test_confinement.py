@@ -29,6 +29,16 @@ except OSError as error:
 each_level = pytest.mark.parametrize("level", [LANDLOCK, BUBBLEWRAP])
 
 
+async def test_what_a_system_lacks_is_known_before_an_agent_starts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = bench.agent("command", command=["true"], confine="bubblewrap")
+    confinement._bubblewrap_works.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "there is no bwrap here; install it, or say confine: auto" in (agent.missing() or "")
+    confinement._bubblewrap_works.cache_clear()
+
+
 @each_level
 async def test_a_confined_agent_reads_and_writes_its_workspace(bench: Bench, level: str) -> None:
     (bench.workspace / "context.md").write_text("12\n")

@@ -52,6 +52,19 @@ def test_json_that_has_no_answer_is_the_agents_fault(output: str, said: str) -> 
     assert said in fault.message
 
 
+@pytest.mark.parametrize("amount", ["-5", "Infinity", "NaN", "true", '"free"', "1e999"])
+def test_an_amount_that_cannot_be_is_not_taken(amount: str) -> None:
+    said = '{"answer": "42", "turns": -1, "cost_usd": AMOUNT, "usage": {"input_tokens": AMOUNT}}'
+    said = said.replace("AMOUNT", amount)
+    assert read("json", said) == Reading(answer="42", usage=Usage())
+
+
+def test_json_that_is_nested_too_deeply_is_no_answer() -> None:
+    deep = '{"answer": ' * 100_000
+    assert read("json", deep).fault is not None
+    assert read("jsonl", f'{{"answer": "2"}}\n{deep}').answer == "2"
+
+
 def test_of_json_lines_the_last_that_has_the_field_counts() -> None:
     assert read("jsonl", '{"answer": "1"}\nnoise\n{"answer": "2"}\n{"type": "bye"}').answer == "2"
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evalve import processes
 from evalve.contracts import SAMPLE, Store
 from evalve.errors import DatasetError, Locked, OptionError
 from evalve.experiments.document import Document, Place, read_document
@@ -253,6 +255,30 @@ def test_another_terminal_keeps_its_place_in_the_status(store: Store, tmp_path: 
 
     status = json.loads((tmp_path / "out" / "status.json").read_text())["agents"]
     assert {name: one["status"] for name, one in status.items()} == {"claude": "done", "gpt": "done"}
+
+
+def test_a_status_that_a_killed_process_left_is_believed_by_nobody(store: Store, tmp_path: Path) -> None:
+    crew = Crew(store)
+    killed = subprocess.Popen(["sleep", "600"])
+    process = {"pid": killed.pid, "started": processes.started(killed.pid), "where": processes.here()}
+    living = {"pid": os.getpid(), "started": processes.started(os.getpid()), "where": processes.here()}
+    entry = {"experiment": "crm", "status": "running"}
+    left = {"gpt": {**entry, "process": process}, "atlas": {**entry, "process": living}}
+    killed.kill()
+    killed.wait()
+    (tmp_path / "status.json").write_text(json.dumps({"agents": left}))
+
+    outputs = OutputFolder(tmp_path, [crew.planned("claude")], lambda ended: [])
+    with outputs.opened({}):
+        status = json.loads((tmp_path / "status.json").read_text())["agents"]
+
+    assert {name: one["status"] for name, one in status.items()} == {
+        "gpt": "interrupted",
+        "atlas": "running",
+        "claude": "waiting",
+    }
+    assert "kill -9" in status["gpt"]["problems"][0]
+    assert status["claude"]["process"]["pid"] == os.getpid()
 
 
 def test_files_that_two_agents_would_share_and_folders_that_cannot_be_are_refused(

@@ -163,6 +163,34 @@ def test_a_mistake_is_told_with_its_line_and_what_was_meant(
     assert found[0].startswith(problem)
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        (
+            "reader: {agent: command",
+            "other: 5\n  reader: {agent: command",
+            "2: models.other must be a mapping",
+        ),
+        (
+            'command: [python3, "{project}/agent.py", "{prompt}"]',
+            "command: 5",
+            "2: models.reader: command: needs",
+        ),
+        ("{path: docs.jsonl}", "{path: docs.jsonl, id: [id]}", "5: datasets.docs: id: needs a text"),
+        ("extends: full", "extends: [{full: 1}]", "16: experiments.debug: extends: needs a name"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_once_whatever_names_its_entry(
+    tmp_path: Path, was: str, now: str, told: str
+) -> None:
+    text = dedent(VALID).lstrip("\n")
+    assert was in text
+
+    [problem] = problems_of(tmp_path, text.replace(was, now))
+
+    assert problem.startswith(told)
+
+
 def test_an_experiment_whose_files_cannot_be_is_told_once_and_looked_at_no_further(tmp_path: Path) -> None:
     text = VALID.replace('{context.md: "{context}"}', "{context.md: {pth: a}}")
     (found,) = problems_of(tmp_path, text)  # and not for debug, which extends it
@@ -348,6 +376,23 @@ def test_a_variable_without_braces_gets_them(tmp_path: Path) -> None:
 )
 def test_what_an_agent_does_not_take_is_told(tmp_path: Path, was: str, now: str, problem: str) -> None:
     assert problems_of(tmp_path, VALID.replace(was, now, 1))[0].startswith(problem)
+
+
+@pytest.mark.parametrize("command", ["[python3, agent.py]", "[./agent.py, x]"])
+def test_a_script_of_the_project_is_named_as_such_or_put_into_the_workspace(
+    tmp_path: Path, command: str
+) -> None:
+    text = VALID.replace('[python3, "{project}/agent.py", "{prompt}"]', command)
+
+    told = problems_of(tmp_path, text)
+    seeded = problems_of(tmp_path, text.replace("context.md:", "agent.py: {path: agent.py}, context.md:"))
+
+    assert told == [
+        "2: models.reader: command: an agent starts in its workspace, where "
+        f"'{'./' if '.' in command[1] else ''}agent.py' is not; write {{project}}/agent.py for the file of "
+        "your project, or put it into the workspace with `files:`"
+    ]
+    assert seeded == []
 
 
 def test_a_token_for_an_agent_is_refused_in_clear_too(tmp_path: Path) -> None:

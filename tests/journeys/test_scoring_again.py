@@ -171,6 +171,34 @@ def test_an_answer_is_kept_before_it_is_scored_whatever_ends_the_run(
     assert [record["tries"] for record in project.records("judged")] == [1, 1, 1]
 
 
+def test_what_an_agent_called_is_kept_before_it_is_judged(
+    project: Project, provider: Simulator, referee: Referee
+) -> None:
+    environ = prepared(project, provider)
+    says = """    print('{"type": "tool_call", "name": "weather", "arguments": {"city": "Bern"}}')\n"""
+    project.write(
+        "agent.py", AGENT.replace('    print("42")\n', says + """    print('{"answer": "42"}')\n""")
+    )
+    text = project.read("evalve.yaml").replace("answer: last_line", "answer: jsonl")
+    project.write("evalve.yaml", text.replace("[exact_match]", "[llm_tool_selection]"))
+    referee.says = VERDICT
+    provider.adopt(Behaviour(answers=referee, latency=Latency(median_s=600)))
+
+    with project.started("-m", "evalve", "run", "judged", "--limit", "1", **environ) as run:
+        run.wait_until(lambda: provider.stats.peak_concurrency == 1, "a question to the judge")
+        run.kill()
+    kept = project.records("judged")
+    provider.adopt(Behaviour(answers=referee))
+    again = project.evalve("run", "judged", "--limit", "1", **environ)
+
+    called = {"text": "42", "tool_calls": [{"name": "weather", "arguments": {"city": "Bern"}}]}
+    assert [(one["status"], one["response"]) for one in kept] == [("answered", called)]
+    assert again.code == 0, again.out + again.err
+    assert runs(project) == 1
+    (record,) = project.records("judged")
+    assert (record["response"], record["tries"]) == (called, 1)
+
+
 def test_an_agent_that_fails_runs_again(project: Project, provider: Simulator, referee: Referee) -> None:
     environ = prepared(project, provider)
     referee.says = VERDICT

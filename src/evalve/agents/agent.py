@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalve.agents.confinement import lacking
 from evalve.agents.preparing import Prepared, Preparing, Services
-from evalve.agents.recording import agent_seen, record_run, refuse_if_overspent
+from evalve.agents.recording import agent_seen, calls_seen, record_run, refuse_if_overspent
 from evalve.agents.settings import AgentSettings
 from evalve.agents.spec import AgentRun, AgentSpec, AgentTask, Ending, Event, Fault, Reading
 from evalve.agents.supervising import CannotRun, Watch
 from evalve.agents.transcript import Transcript, end_of, mask
-from evalve.agents.verdict import fault_of
-from evalve.contracts import SAMPLE, RunningAgent, SampleContext, admitted
+from evalve.agents.verdict import fault_of, with_last_call
+from evalve.contracts import SAMPLE, GatewayLease, RunningAgent, SampleContext, admitted
 from evalve.errors import AgentError
 from evalve.records import ToolCall
 from evalve.secrecy import without_lent_passwords, without_secrets
@@ -73,6 +74,7 @@ class Agent:
         """The same for a task. Cancelled, it ends the program, and all that it started, before it returns."""
         asked_s = time.monotonic()
         context = SAMPLE.get() or SampleContext("", "", "", 0, 1)
+        seen_before = calls_seen(context)
         if task.gateway is None and not self._settings.gateway:
             refuse_if_overspent(context)
         async with AsyncExitStack() as stack:
@@ -86,14 +88,15 @@ class Agent:
             with agent_seen(context, RunningAgent(self.name, context.sample_id)) as seen:
                 place.memory_bytes = lambda: seen.memory_bytes
                 try:
-                    run, fault = await self._held(prepared, context, seen, asked_s)
+                    run, fault = await self._held(prepared, context, seen, asked_s, task.gateway)
                 except asyncio.CancelledError:  # a deadline: what it has said until then is wanted most
                     await asyncio.to_thread(_keep_output, prepared, context)
                     raise
             place.peak_bytes = run.peak_memory_bytes
             if prepared.version is not None:
                 run = replace(run, version=await asyncio.wrap_future(prepared.version))
-            record_run(context, run, fault, is_metered=task.gateway is not None)
+            is_metered = task.gateway is not None and calls_seen(context) > seen_before
+            record_run(context, run, fault, is_metered=is_metered)
             await asyncio.to_thread(_keep_output, prepared, context)
         if fault is not None:
             raise AgentError(fault.message, failure_class=fault.failure_class, run=run)
@@ -102,13 +105,18 @@ class Agent:
     def missing(self) -> str | None:
         """What is not there that it needs, in words; `None` where it can start."""
         if self._preparing.found_program() is not None:
-            return None
+            return lacking(self._settings.confine)
         program = self._preparing.program()
         install = f"; install it with {self.spec.install}" if self.spec.install else ""
         return f"agent {self.name!r}: the program {program!r} is not installed, or not on PATH{install}"
 
     async def _held(
-        self, prepared: Prepared, context: SampleContext, seen: RunningAgent, asked_s: float
+        self,
+        prepared: Prepared,
+        context: SampleContext,
+        seen: RunningAgent,
+        asked_s: float,
+        gateway: GatewayLease | None,
     ) -> tuple[AgentRun, Fault | None]:
         """Held by the supervisor until it ends; then what it came to, and what is wrong with it."""
 
@@ -138,6 +146,8 @@ class Agent:
         limits_s = {"startup": order.startup_s, "silence": order.silence_s, "total": order.total_s}
         fault = fault_of(self.spec, reading, ending, stderr, limits_s=limits_s)
         if fault is not None:
+            if gateway is not None and ending.by not in ("memory", "asked"):
+                fault = with_last_call(fault, gateway.last_error())
             fault = replace(fault, message=without_secrets(fault.message, prepared.secrets))
         return run, fault
 

@@ -76,6 +76,16 @@ def level(asked: str) -> Confinement:
     return "none"
 
 
+def lacking(asked: str) -> str | None:
+    """What this system lacks of what is asked for by name, in words."""
+    try:
+        if asked != "auto":
+            level(asked)
+    except OptionError as error:
+        return str(error)
+    return None
+
+
 def walls(command: list[str], *, path: str, writable: Iterable[Path], readable: Iterable[str] = ()) -> Walls:
     """The system, the program itself, files that its arguments name, and what a person adds."""
     found = [*_SYSTEM, *readable]

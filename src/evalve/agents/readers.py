@@ -12,6 +12,8 @@ from evalve.agents.spec import Event, Fault, Reader, Reading, Usage
 MOST_CHARACTERS = 1_000_000
 """Of an answer that is a program's whole output."""
 FORMATS = ("last_line", "whole", "json", "jsonl", "regex")
+_MOST = 1e15
+"""More tokens or USD than that are a mistake of the program, or no number at all."""
 _USAGE_NAMES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 
 
@@ -90,9 +92,9 @@ def reading_of(value: Mapping[str, Any], field: str) -> Reading:
     error = value.get("error")
     return Reading(
         answer=answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
-        turns=turns if isinstance(turns, int) else None,
+        turns=turns if isinstance(turns, int) and turns >= 0 else None,
         usage=usage_of(usage) if isinstance(usage, Mapping) else None,
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        cost_usd=cost_of(cost),
         fault=Fault("agent", f"it reports an error: {error}") if error else None,
     )
 
@@ -102,7 +104,17 @@ def usage_of(said: Mapping[str, Any]) -> Usage:
 
 
 def count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    """Of tokens; 0 for what cannot be a number of them."""
+    return int(value) if _is_amount(value) else 0
+
+
+def cost_of(value: Any) -> float | None:
+    """In USD; `None` for what cannot be an amount: less than nothing would give a budget back."""
+    return float(value) if _is_amount(value) else None
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def json_object(text: str) -> dict[str, Any] | None:
@@ -112,7 +124,7 @@ def json_object(text: str) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -122,7 +134,7 @@ def _from_json(text: str, field: str) -> Reading:
     start = text.find("{")
     try:
         value, _ = json.JSONDecoder().raw_decode(text[start:]) if start >= 0 else (None, 0)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Reading(fault=Fault("agent", f"its output is no JSON: {error}"))
     if not isinstance(value, dict):
         return Reading(fault=Fault("agent", "its output has no JSON object in it"))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from evalve.agents.spec import AgentRun, Fault
+from evalve.agents.spec import AgentRun, Fault, Usage
 from evalve.contracts import AgentTotals, CallLog, RunningAgent, SampleContext
 from evalve.errors import AgentError
 
@@ -28,8 +28,13 @@ def agent_seen(context: SampleContext, agent: RunningAgent) -> Iterator[RunningA
         del context.tally.agents[id(agent)]
 
 
+def calls_seen(context: SampleContext) -> int:
+    """How many calls the gate has seen of the sample."""
+    return context.calls.requests + context.calls.cached + context.calls.ungated
+
+
 def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is_metered: bool) -> None:
-    """Where no gateway counts its calls, what the agent says of them is counted."""
+    """Where the gateway saw no call of it, what the agent says of its calls is counted."""
     plain = run_in_plain(run)
     context.lent.setdefault(AGENTS, []).append(plain)
     if context.tally is not None:
@@ -38,7 +43,7 @@ def record_run(context: SampleContext, run: AgentRun, fault: Fault | None, *, is
     if context.trace is not None:
         problem = {} if fault is None else {"problem": fault.message, "failure_class": fault.failure_class}
         context.trace.add("agent", **plain, **problem)
-    if not is_metered and run.usage is not None:
+    if not is_metered and (run.usage is not None or run.cost_usd is not None):
         made = CallLog()
         for log in made.counting(context.role):
             log.add(_as_calls(run))
@@ -81,13 +86,13 @@ def _as_totals(run: AgentRun) -> AgentTotals:
 
 
 def _as_calls(run: AgentRun) -> CallLog:
-    assert run.usage is not None
+    usage = run.usage or Usage()
     return CallLog(
-        requests=run.usage.requests or run.turns or 1,
-        input_tokens=run.usage.input_tokens,
-        output_tokens=run.usage.output_tokens,
-        cache_read_tokens=run.usage.cache_read_tokens,
-        cache_write_tokens=run.usage.cache_write_tokens,
+        requests=usage.requests or run.turns or 1,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
         cost_usd=run.cost_usd or 0.0,
         unpriced=1 if run.cost_usd is None else 0,
     )

@@ -79,6 +79,17 @@ def fault_of(
     return None
 
 
+def with_last_call(fault: Fault, refused: tuple[int, str] | None) -> Fault:
+    """The fault of an agent whose last call was refused: programs seldom say why, the gateway knows."""
+    if refused is None:
+        return fault
+    status, message = refused
+    whose = of_status(status) if fault.failure_class == "agent" else fault.failure_class
+    if message in fault.message:
+        return Fault(whose, fault.message)
+    return Fault(whose, f"{fault.message}; its last call was refused with {status}: {message}")
+
+
 def of_error(text: str) -> FailureClass:
     """Whose an error is that an agent reports of itself: by the HTTP status in it, else by its words."""
     status = _STATUS.search(text)

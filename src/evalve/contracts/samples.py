@@ -346,6 +346,8 @@ class GatewayLease:
     header of its own."""
     token: str = field(repr=False)
     """Accepted as the key as well: in `authorization`, `x-api-key`, `api-key` or `x-goog-api-key`."""
+    last_error: Callable[[], tuple[int, str] | None] = field(default=lambda: None, repr=False, compare=False)
+    """Status and words with which the last of its calls was refused; `None` where that was answered."""
 
     def base_url(self, upstream: str) -> str:
         """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.

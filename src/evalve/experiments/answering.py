@@ -43,8 +43,7 @@ class Task:
         context = {"question": prompt, "prompt": prompt, "row": row, "tools": tools}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
         made = Result if self.scorers else AnswerOnly
-        # a record keeps what a model called; an agent's calls are in its trace
-        has_calls = tools is not None and bool(getattr(answer, "tool_calls", None))
+        has_calls = self._records_runs or (tools is not None and bool(getattr(answer, "tool_calls", None)))
         return made(*scores, prompt=prompt, response=answer if has_calls else str(answer))
 
     def _expected(self, template: str, row: Mapping[str, Any]) -> Any:
@@ -61,22 +60,30 @@ class Task:
     async def _answer(self, prompt: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         """What was answered before where only scores are missing: nobody is asked, or paid, twice."""
         sample = SAMPLE.get()
-        if sample is not None and sample.answer is not None:
-            return sample.answer if self.tools is None else RecordedAnswer.of(sample.answer)
+        if sample is not None and sample.answer is not None and self._suffices(sample.answer):
+            has_calls = self._records_runs or self.tools is not None
+            return RecordedAnswer.of(sample.answer) if has_calls else sample.answer
         answer = await self.ask(prompt, row, {name: values[name] for name in self.lent})
-        if sample is not None and (self.tools is not None or not self._scores_calls):
-            sample.answer = answer if self.tools is not None else str(answer)
+        if self._records_runs:
+            answer = RecordedAnswer.of_run(answer)
+        if sample is not None:
+            sample.answer = answer if self._records_runs or self.tools is not None else str(answer)
             if any(scorer.may_take_long for scorer in self.scorers):
                 await sample.keep_answer()
         return answer
 
     @property
-    def _scores_calls(self) -> bool:
-        return any(scorer.takes_calls for scorer in self.scorers)
+    def _records_runs(self) -> bool:
+        """Whether what an agent called belongs to its answer: else it is in its trace alone."""
+        return bool(self.lent) and any(scorer.takes_calls for scorer in self.scorers)
+
+    def _suffices(self, recorded: Any) -> bool:
+        """Not a text that was collected before anybody wanted to score what the agent called."""
+        return not (self._records_runs and isinstance(recorded, str))
 
 
 class RecordedAnswer(dict[str, Any]):
-    """A model's answer with its tool calls, as the record of an earlier run has it."""
+    """An answer with its tool calls, as a record has it."""
 
     @classmethod
     def of(cls, answer: Any) -> Any:
@@ -84,6 +91,12 @@ class RecordedAnswer(dict[str, Any]):
         if isinstance(answer, str):
             return cls(text=answer, tool_calls=[])
         return cls(answer) if isinstance(answer, dict) else answer
+
+    @classmethod
+    def of_run(cls, run: Any) -> RecordedAnswer:
+        """What an agent said and called."""
+        calls = [{"name": call.name, "arguments": call.arguments} for call in run.tool_calls]
+        return cls(text=str(run), tool_calls=calls)
 
     @property
     def tool_calls(self) -> Any:

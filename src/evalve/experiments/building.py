@@ -127,13 +127,8 @@ def _evaluation(
         lenders=who.lenders,
         variant={"model": asked.name},
         path=str(declared.entry.place.path),
-        scores_answers=declared.conversations is not None or _can_score_later(asked, scorers),
+        scores_answers=declared.conversations is not None or bool(scorers),
     )
-
-
-def _can_score_later(asked: Asked, scorers: Sequence[Scorer]) -> bool:
-    """Whether scoring needs no more than the answer: what an agent called is in its trace."""
-    return bool(scorers) and not (asked.is_agent and any(one.takes_calls for one in scorers))
 
 
 def _states(lenders: Mapping[str, Lender]) -> Iterator[tuple[str, Any]]:
@@ -240,7 +235,7 @@ def _program(
     from evalve.experiments import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
-    check_scripts(asked, declared.folder)
+    check_scripts(asked, declared.folder, declared.files)
     if (missing := agent.missing()) is not None:
         raise OptionError(f"{asked.entry.place}: models.{asked.name}: {missing}")
     keep = declared.entry.get("keep", "failed")

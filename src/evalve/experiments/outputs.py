@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalve import processes
 from evalve.clock import utc_text
 from evalve.contracts import Progress, Tally
 from evalve.errors import EvalveError, OptionError
@@ -80,7 +81,7 @@ class OutputFolder:
             }
             agent.log = TimedLines(agent.log_fd, own)
             agent.progress = log_progress(agent.log)
-        self._say({name: {"status": "waiting"} for name in self._agents})
+        self._say({name: {"status": "waiting", "process": _this_process()} for name in self._agents})
 
     def progress(self, planned: Planned, progress: Progress) -> Progress:
         """What is told of that evaluation, on the terminal and in its agent's log."""
@@ -91,7 +92,8 @@ class OutputFolder:
     def begun(self, planned: Sequence[Planned]) -> None:
         agent = self._agent(planned[0])
         agent.started_at = utc_text(time.time())
-        self._say({self._name(planned[0]): {"status": "running", "started_at": agent.started_at}})
+        status = {"status": "running", "started_at": agent.started_at, "process": _this_process()}
+        self._say({self._name(planned[0]): status})
 
     def ended(self, ended: Sequence[Ended]) -> None:
         """Write what there is of the agent: its records, the end of its log, its status."""
@@ -126,8 +128,8 @@ class OutputFolder:
             file = self.path / STATUS
             try:
                 found = json.loads(file.read_text())
-                said = dict(found["agents"])
-            except (OSError, ValueError, KeyError, TypeError):
+                said = {label: _as_it_is(entry) for label, entry in found["agents"].items()}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 said = {}
             for name, status in agents.items():
                 said[self._agents[name].label] = {
@@ -205,6 +207,23 @@ def _status(ended: Sequence[Ended], error: str) -> dict[str, Any]:
         "problems": [problem for outcome in outcomes for problem in outcome.problems] + errors,
         "ended_at": utc_text(time.time()),
     }
+
+
+def _this_process() -> dict[str, Any]:
+    """By which a reader can tell whether it still runs."""
+    pid = os.getpid()
+    return {"pid": pid, "started": processes.started(pid), "where": processes.here()}
+
+
+def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What another run wrote about an agent; one that was killed before it could write its end is over."""
+    own = dict(entry)
+    process = own.get("process")
+    if process is None or processes.lives(process["pid"], process["started"], process["where"]) is not False:
+        return own
+    del own["process"]
+    told = "its process ended without a word, as after kill -9; the same command goes on"
+    return {**own, "status": "interrupted", "exit_code": None, "interrupted": True, "problems": [told]}
 
 
 def _total(ended: Sequence[Ended]) -> int | None:

@@ -59,6 +59,10 @@ def entry_of(document: Document, section: str, name: Any, *, below: tuple[Any, .
     bases = own.get("extends") if isinstance(own, dict) else None
     for number, base in enumerate(bases if isinstance(bases, list) else [] if bases is None else [bases]):
         where = document.place(section, name, "extends", number)
+        if isinstance(base, list | dict):
+            raise OptionError(
+                f"{where}: {section}.{name}: extends: needs a name, or a list of names; got {bases!r}"
+            )
         if base == name or base in below:
             circle = " → ".join(map(str, (*below, name, base)))
             raise OptionError(f"{where}: {section}.{name} extends itself: {circle}")
@@ -77,6 +81,9 @@ def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[
     places: dict[str, Place] = {}
     if isinstance(entry, str):  # `docs: docs.jsonl`, `mini: openai/gpt-5-mini`
         entry = {"path" if section == "datasets" else "model": entry}
+    if entry is not None and not isinstance(entry, dict):
+        where, kind = document.place(section, name), type(entry).__name__
+        raise OptionError(f"{where}: {section}.{name} must be a mapping of names to values; got {kind}")
     for key, value in (entry or {}).items():
         first = first_name(section, str(key))
         if first != "extends" and value is not None:

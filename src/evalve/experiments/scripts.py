@@ -4,7 +4,8 @@ changed?"""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from evalve.errors import OptionError
@@ -17,14 +18,40 @@ _CODE = frozenset({".bash", ".jar", ".js", ".mjs", ".pl", ".py", ".r", ".rb", ".
 _MOST_SHOWN_BYTES = 200_000
 
 
-def check_scripts(asked: Asked, project: Path) -> None:
-    """`OptionError` for a script that the command names and that is not there."""
+_INTERPRETERS = re.compile(r"(?:python|pypy|node|bun|deno|ruby|perl|Rscript|bash|zsh|sh)[\d.]*")
+"""Programs whose first argument is a script."""
+
+
+def check_scripts(asked: Asked, project: Path, seeded: Collection[str] = ()) -> None:
+    """`OptionError` for a script that the command names and that is not there.
+
+    `seeded` are the files that a workspace begins with.
+    """
+    _check_not_relative(asked, project, {Path(name).parts[:1] for name in seeded})
     for path in scripts_of(asked, project):
         if path.suffix.lower() in _CODE and not path.exists():
             where = asked.entry.where("command")
             raise OptionError(
                 f"{where}: models.{asked.name}: command: there is no {str(path)!r}; {PROJECT} stands for the "
                 "folder of evalve.yaml"
+            )
+
+
+def _check_not_relative(asked: Asked, project: Path, seeded: Collection[tuple[str, ...]]) -> None:
+    """A program starts in its workspace: a script of the project is not there under a relative name."""
+    program, *arguments = [*map(str, asked.entry.get("command", [])), ""]
+    named = [program] if "/" in program else []
+    if _INTERPRETERS.fullmatch(Path(program).name):
+        named += [word for word in arguments[:1] if Path(word).suffix.lower() in _CODE]
+    for word in named:
+        path = Path(word)
+        is_relative = not path.is_absolute() and "{" not in word and path.parts[:1] not in seeded
+        if is_relative and (project / path).is_file():
+            where = asked.entry.where("command")
+            raise OptionError(
+                f"{where}: models.{asked.name}: command: an agent starts in its workspace, where {word!r} is"
+                f" not; write {PROJECT}/{path} for the file of your project, or put it into the workspace"
+                " with `files:`"
             )
 
 

@@ -96,10 +96,24 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
             continue
         declared = None
         failed = list(_names_problems(document, entry))
-        if not failed and is_sound(document, "experiments", name, entry.values):
+        if not failed and _can_be_read(document, entry):
             declared, failed = _tried(place, declared_named, document, str(name))
         yield from failed or ([*_not_installed(declared), *_row_problems(declared)] if declared else ())
         told.append({"name": str(name), "runnable": bool(declared), **(_shape(declared) if declared else {})})
+
+
+def _can_be_read(document: Document, experiment: Entry) -> bool:
+    """Whether the experiment and all that it names are sound; of others their own mistakes are told."""
+    named = [("experiments", experiment.name, experiment)]
+    for section, keys in (("datasets", ("datasets",)), ("models", ("models", "judge_model"))):
+        known = {str(name): name for name in document.section(section)}
+        named += [
+            (section, known[name], entry_of(document, section, known[name]))
+            for key in keys
+            for name in experiment.names(key)
+            if name in known
+        ]
+    return all(is_sound(document, section, name, entry.values) for section, name, entry in named)
 
 
 def _row_problems(declared: Declared) -> Iterator[Problem]:
@@ -114,7 +128,7 @@ def _row_problems(declared: Declared) -> Iterator[Problem]:
 def _not_installed(declared: Declared) -> Iterator[Problem]:
     """Told of agents that an experiment uses: a file may name others for other machines."""
     for asked in declared.asked:
-        yield from _tried(asked.entry.place, check_scripts, asked, declared.folder)[1]
+        yield from _tried(asked.entry.place, check_scripts, asked, declared.folder, declared.files)[1]
         missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
         if missing:
             yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)

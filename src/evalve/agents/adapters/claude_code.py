@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from evalve.agents.readers import count, json_object
+from evalve.agents.readers import cost_of, count, json_object
 from evalve.agents.spec import AgentSpec, Ending, Event, Fault, Reading, Usage
 from evalve.agents.verdict import of_error, of_status
 
@@ -55,7 +55,7 @@ class ClaudeReader:
             answer=str(result.get("result") or ""),
             turns=count(result.get("num_turns")),
             usage=_usage(result.get("usage")),
-            cost_usd=result.get("total_cost_usd"),
+            cost_usd=cost_of(result.get("total_cost_usd")),
             model=self._model,
             fault=_fault(result),
         )

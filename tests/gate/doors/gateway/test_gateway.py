@@ -306,6 +306,23 @@ async def test_a_failing_call_is_repeated_by_us_and_the_sample_keeps_its_slot() 
     assert {how for how, _ in surroundings.waits} == {"held"}
 
 
+async def test_the_lease_knows_how_the_last_call_was_refused() -> None:
+    with gateway_to(budget_usd=1.0, price=lambda model, usage: 1.5, environ={"GEMINI_API_KEY": ""}) as world:
+        async with lending(world, world.sample()) as lease, http() as client:
+            url = lease.base_url("openai") + "/v1/chat/completions"
+            gemini = lease.base_url("gemini") + "/v1beta/models/gemini-x:generateContent"
+            told = []
+            for where, body in ((gemini, {"contents": []}), (url, chat()), (url, chat("gpt-y"))):
+                await client.post(where, json=body)
+                told.append(lease.last_error())
+    no_key, answered, no_budget = told
+    assert no_key == (400, "API key not valid. Please pass a valid API key.")
+    assert answered is None
+    assert no_budget is not None
+    assert no_budget[0] == 403
+    assert no_budget[1].startswith("evalve sent nothing: the budget of 1 USD is used up")
+
+
 async def test_a_spent_budget_withholds_the_call_and_stops_the_run() -> None:
     surroundings = FakeSurroundings()
     with gateway_to(budget_usd=1.0, price=lambda model, usage: 1.5) as world:

@@ -42,6 +42,8 @@ class Holder:
     """Whether calls that bring a key of their own are made with it."""
     relays: set[Relay] = field(default_factory=set)
     """Its calls that are under way."""
+    last_error: tuple[int, str] | None = None
+    """How the last of them was refused, for whoever asks why its program has failed."""
 
 
 class Tag:

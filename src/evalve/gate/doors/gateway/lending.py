@@ -80,7 +80,8 @@ class Gateway:
                     await asyncio.wrap_future(ending)
 
     def _lease(self, holder: Holder) -> GatewayLease:
-        return GatewayLease(f"http://{HOST}:{self.port}/t/{holder.token}", holder.token)
+        address = f"http://{HOST}:{self.port}/t/{holder.token}"
+        return GatewayLease(address, holder.token, last_error=lambda: holder.last_error)
 
 
 class GatewayLender:

@@ -25,7 +25,7 @@ from evalve.gate.doors.gateway.outgoing import (
     with_real_key,
 )
 from evalve.gate.doors.gateway.passing import pass_on
-from evalve.gate.doors.gateway.relay import Relay, cancel
+from evalve.gate.doors.gateway.relay import Head, Relay, cancel
 from evalve.gate.doors.gateway.upstreams import Upstream
 from evalve.gate.doors.gateway.usage import asking_for_usage
 from evalve.gate.doors.gateway.waiting import Underway
@@ -33,6 +33,7 @@ from evalve.gate.doors.transport import GateLike
 from evalve.gate.messages import Call, Request, Sender
 from evalve.gate.ungated import may_ask_a_model
 from evalve.options import suggestion
+from evalve.secrecy import without_secrets
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,7 +117,11 @@ class GatewayServer:
         try:
             self._refuse_foreigners(request)
             asked = self._asked(request)
-            return await self._answered(request, asked)
+            try:
+                return await self._answered(request, asked)
+            except Refused as refusal:
+                asked.holder.last_error = refusal.status, str(refusal)
+                raise
         except ConnectionError:
             return web.Response()  # for nobody: the client has gone
         except Refused as refusal:
@@ -220,6 +225,7 @@ class GatewayServer:
         relay = self._underway.adopted(key)
         if relay is None:
             relay = start()
+            relay.head.add_done_callback(partial(_note_error, holder, outgoing))
             self._underway.add(key, relay, holder)
         delivery = Delivery(request, outgoing, call, relay, self._patience)
         try:
@@ -229,6 +235,16 @@ class GatewayServer:
         except (asyncio.CancelledError, ConnectionError):
             self._underway.client_gone(key, relay)
             raise
+
+
+def _note_error(holder: Holder, outgoing: Request, head: asyncio.Future[Head]) -> None:
+    """Before the client is told: its program may fail of it, and say little."""
+    if head.cancelled() or head.exception() is not None:
+        return
+    told = head.result()
+    keys = [key for _, key in keys_in(outgoing.headers, outgoing.url.partition("?")[2])]
+    text = without_secrets(words.error_text(told.body or b""), keys) if told.is_failure else ""
+    holder.last_error = (told.status, text) if told.is_failure else None
 
 
 def _identity(holder: Holder, sample: SampleContext | None, outgoing: Request) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ _GOOGLE_STATUS = {
     404: "NOT_FOUND",
     503: "UNAVAILABLE",
 }
+_LONGEST_TOLD = 500
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -59,6 +60,20 @@ def error_body(status: int, message: str, *, is_google: bool) -> bytes:
         error = {"type": _TYPES.get(status, "api_error"), "message": message, "param": None, "code": None}
         told = {"type": "error", "error": error}
     return json.dumps(told).encode()
+
+
+def error_text(body: bytes) -> str:
+    """What an error says, in whatever form; a long page is cut."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, list) and told:  # Google's, in a stream
+        told = told[0]
+    told = told.get("error", told) if isinstance(told, dict) else told
+    said = told.get("message") if isinstance(told, dict) else told
+    text = said if isinstance(said, str) else body.decode("utf-8", "replace")
+    return " ".join(text[:_LONGEST_TOLD].split())
 
 
 def error_event(body: bytes, call: Call, url: str) -> bytes:
