@@ -39,7 +39,11 @@ class Keys:
         self._tails: dict[int, Tail] = {}
 
     def find(
-        self, connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[Key], tail: Tail | None = None
+        self,
+        connection: sqlite3.Connection,
+        evaluation_id: int,
+        keys: Sequence[Key],
+        tail: Tail | None = None,
     ) -> dict[Key, int]:
         """The record ids of those keys that have a record; `tail` is that of this transaction, if at hand."""
         tail = tail or self.tail(connection, evaluation_id)
