@@ -33,6 +33,8 @@ class Handler:
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     monkeypatch.setattr(unheard, "PATIENCE_S", 0.01)
+    while unheard._IDLE:  # of a run in another test
+        unheard._IDLE.pop()._end()
     handler = Handler()
     before = signal.signal(signal.SIGUSR1, handler)
     yield handler

@@ -62,7 +62,7 @@ def _give_back(ours: int, before: int) -> None:
 
 
 class _Ear:
-    """A pipe and the thread that reads it: one for runs that follow each other, as long as no signal comes."""
+    """A pipe and the thread that reads it: one for runs that follow each other, until a signal comes."""
 
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
@@ -136,7 +136,7 @@ class _Ear:
 
 
 _IDLE: list[_Ear] = []
-"""One, between runs. Without a lock, which a fork might inherit locked: what is done to it is one step each."""
+"""One, between runs. There is no lock, which a fork might inherit locked: each deed here is one step."""
 
 
 class _Listener:
