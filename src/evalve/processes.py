@@ -90,6 +90,16 @@ def started(pid: int) -> float | None:
     return float(told[_STARTED_AT]) - boot_offset_s() * os.sysconf("SC_CLK_TCK")
 
 
+def own_start() -> float:
+    """When this process started; 0 where that cannot be told."""
+    return _own_start(os.getpid())
+
+
+@cache
+def _own_start(pid: int) -> float:
+    return started(pid) or 0.0
+
+
 def _started_by_date(pid: int) -> float | None:
     """As the kernel noted it then; on Linux it would be worked out anew from today's date."""
     import psutil

@@ -115,8 +115,10 @@ def storage_to_name(now: Settings, evaluation: Evaluation | None) -> str | None:
 
 def shared_store(url: str | Path) -> Store:
     """One open store per place and process: results go on reading from it after their run."""
-    is_path = "://" not in str(url) and not str(url).startswith("sqlite:")
-    key = str(Path(url).expanduser().absolute()) if is_path else str(url)
+    key = str(url)
+    is_whole_path = isinstance(url, Path) and url.is_absolute()
+    if not is_whole_path and "://" not in key and not key.startswith("sqlite:"):
+        key = str(Path(url).expanduser().absolute())
     with _STORES_LOCK:
         if key.startswith("memory:"):
             return open_store(key)

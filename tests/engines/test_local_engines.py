@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evalve.contracts import SampleContext
+from evalve.engines import threads as engine_threads
 from evalve.engines.inline import InlineEngine
 from evalve.engines.loop import LoopEngine
 from evalve.engines.threads import ThreadEngine
@@ -119,7 +120,39 @@ class TestThreads:
         release.set()
         engine.close()
 
-    async def test_closing_ends_its_threads(self) -> None:
+    async def test_engines_that_follow_each_other_share_their_threads(self) -> None:
+        idents = []
+        for _ in range(3):
+            engine = ThreadEngine(threading.current_thread)
+            idents.append(await engine.call({}, CONTEXT))
+            engine.close()
+
+        assert idents == [idents[0]] * 3
+
+    async def test_a_thread_whose_engine_closed_meanwhile_ends_with_its_function(self) -> None:
+        started, release = threading.Event(), threading.Event()
+        threads: list[threading.Thread] = []
+
+        def stuck() -> None:
+            threads.append(threading.current_thread())
+            started.set()
+            release.wait(30)
+
+        engine = ThreadEngine(stuck)
+        call = asyncio.ensure_future(engine.call({}, CONTEXT))
+        await asyncio.to_thread(started.wait, 30)
+        call.cancel()
+        engine.close()
+        later = ThreadEngine(threading.current_thread)
+        other = await later.call({}, CONTEXT)
+        later.close()
+        release.set()
+        threads[0].join(30)
+
+        assert (threads[0].is_alive(), other is threads[0]) == (False, False)
+
+    async def test_threads_end_where_no_engine_follows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(engine_threads, "_IDLE_S", 0.01)
         engine = ThreadEngine(lambda: None)
         await engine.call({}, CONTEXT)
 

@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Handler:
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     monkeypatch.setattr(unheard, "PATIENCE_S", 0.01)
+    while unheard._IDLE:  # of a run in another test
+        unheard._IDLE.pop()._end()
     handler = Handler()
     before = signal.signal(signal.SIGUSR1, handler)
     yield handler
@@ -87,3 +90,31 @@ def test_whoever_listens_in_the_meantime_is_left_alone(handler: Handler) -> None
         signal.set_wakeup_fd(before)
         ours.close()
         theirs.close()
+
+
+def test_runs_that_follow_each_other_share_a_thread_until_a_signal_comes(handler: Handler) -> None:
+    def listening() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "evalve-unheard"}
+
+    with overhearing([signal.SIGUSR1], handler, lambda number: None):
+        first = listening()
+    with overhearing([signal.SIGUSR1], handler, lambda number: None):
+        second = listening()
+    assert (len(first), second) == (1, first)
+
+    handler.deaf = True
+    taken: queue.SimpleQueue[int] = queue.SimpleQueue()
+    with overhearing([signal.SIGUSR1], handler, taken.put):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        taken.get(timeout=30)
+    assert listening() == set()
+
+
+def test_the_thread_ends_where_no_run_follows(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unheard, "_IDLE_S", 0.01)
+    with overhearing([signal.SIGUSR1], handler, lambda number: None):
+        (thread,) = (one for one in threading.enumerate() if one.name == "evalve-unheard")
+
+    thread.join(30)
+
+    assert not thread.is_alive()

@@ -65,12 +65,7 @@ class Evaluation:
 
     def key(self, root: Path, variant: str = "") -> str:
         """File, function and variant: one evaluation of an experiment."""
-        if self.path is None:
-            place = "prompt"
-        else:
-            place = (
-                self.path.relative_to(root).as_posix() if self.path.is_relative_to(root) else str(self.path)
-            )
+        place = "prompt" if self.path is None else _place_within(self.path, root)
         return f"{place}::{self.name}{variant}"
 
     def bound(
@@ -116,6 +111,12 @@ class Evaluation:
             variant=parameters or {},
             lane=lane_function(self.lane, self.where),
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _place_within(path: Path, root: Path) -> str:
+    """Asked several times of each evaluation of a file."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 class ForEach:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
+import itertools
+import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from evalve.contracts import SampleContext
 
-Work = Callable[[], Callable[[], None]]
-"""Runs a function, and returns what hands its answer over."""
+Work = Callable[[], bool]
+"""Runs a function and hands its answer over; whether the thread goes on to serve."""
+
+
+_IDLE_S = 1.0
+"""How long a thread that no engine has waits for another one before it ends."""
 
 
 class ThreadEngine:
@@ -28,10 +34,9 @@ class ThreadEngine:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads = 0
-        self._idle = 0
+        self._free: list[_Thread] = []
+        self._is_closed = False
 
     async def start(self) -> None: ...
 
@@ -39,41 +44,85 @@ class ThreadEngine:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         variables = contextvars.copy_context()
+        with self._lock:
+            thread = self._free.pop() if self._free else _Thread.idle_or_new()
 
-        def work() -> Callable[[], None]:
+        def work() -> bool:
             try:
                 value, error = variables.run(self._function, **values), None
             except BaseException as raised:  # carried to the awaiting side, which knows what to do with it
                 value, error = None, raised
-            return functools.partial(_deliver, loop, answer, value, error)
+            stays = self._takes_back(thread)
+            _deliver(loop, answer, value, error)
+            return stays
 
-        self._hand_over(work)
+        thread.give(work)
         return await answer
 
     def occupies_loop(self) -> bool:
         return False
 
     def close(self) -> None:
-        for _ in range(self._threads):
-            self._work.put(None)
-
-    def _hand_over(self, work: Work) -> None:
         with self._lock:
-            if self._idle > 0:
-                self._idle -= 1
-            else:
-                self._threads += 1
-                threading.Thread(
-                    target=self._serve, name=f"evalve-sample-{self._threads}", daemon=True
-                ).start()
+            self._is_closed = True
+            _IDLE.extend(self._free)
+            self._free.clear()
+
+    def _takes_back(self, thread: _Thread) -> bool:
+        """Before anyone hears the answer, who may have the next call ready."""
+        with self._lock:
+            if not self._is_closed:
+                self._free.append(thread)
+            return not self._is_closed
+
+
+class _Thread:
+    """A thread for the samples of one engine after another: starting one costs more than a small run."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._pid = os.getpid()
+        thread = threading.Thread(
+            target=self._serve, name=f"evalve-sample-{next(self._numbers)}", daemon=True
+        )
+        contextvars.Context().run(thread.start)  # it is not the first sample's alone
+
+    @classmethod
+    def idle_or_new(cls) -> _Thread:
+        with suppress(IndexError):
+            while True:
+                thread = _IDLE.pop()
+                if thread._pid == os.getpid():  # else of the process that this one is a fork of
+                    return thread
+        return cls()
+
+    def give(self, work: Work) -> None:
         self._work.put(work)
 
     def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            deliver = work()
-            with self._lock:
-                self._idle += 1  # before anyone hears the answer, who may have the next call ready
-            deliver()
+        stays = True
+        while stays:
+            try:
+                work = self._work.get(timeout=_IDLE_S)
+            except queue.Empty:
+                stays = not self._is_needless()
+            else:
+                stays = work()
+                del work  # or it would hold what the sample had
+
+    def _is_needless(self) -> bool:
+        """No engine has come for it; from now on none finds it."""
+        try:
+            _IDLE.remove(self)
+        except ValueError:
+            return False
+        return True
+
+
+_IDLE: list[_Thread] = []
+"""Those that no engine has. There is no lock, which a fork might inherit locked: each deed is one step."""
 
 
 def _deliver(

@@ -112,12 +112,14 @@ async def run_evaluation(
             if asked.fresh:  # not before whoever may refuse to run it
                 store.forget(spec.experiment, spec.key)
                 before = None
-            evaluation_id = await store.open_evaluation(spec)
+            same = before if before is not None and before.spec == spec else None
+            evaluation_id = same.id if same is not None else await store.open_evaluation(spec)
             journey = _Journey(
                 evaluation, evaluation_id, rows, store, strategy, engine, calls, host, git_commit, secrets
             )
-            if before is not None and before.spec == spec and await _has_nothing_left(journey, store, before):
-                return await _judged(evaluation, journey, store, before, begun=False)
+            journey.plan.is_new = before is None
+            if same is not None and await _has_nothing_left(journey, store, same):
+                return await _judged(evaluation, journey, store, same, begun=False)
             tally = journey.tally
             if before is not None:
                 if asked.accept_changes or before.spec.fingerprint != spec.fingerprint:
@@ -431,7 +433,7 @@ def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) 
 async def _leave_out_removed(journey: _Journey, store: RunningStore) -> None:
     """What is recorded of rows that the whole dataset no longer has stays, and does not count."""
     evaluation_id, rows, tally = journey.run.evaluation_id, journey.rows, journey.tally
-    if journey.turns.stopping or not rows.is_whole():
+    if journey.turns.stopping or not rows.is_whole() or journey.plan.is_new:
         return
     met = journey.plan.skipped + tally.done + tally.failed + tally.skipped_now
     if sum(await store.counts(evaluation_id)) == met:

@@ -76,6 +76,8 @@ class Plan:
         self.rows_changed = 0
         self.deaths: Mapping[tuple[str, int], int] = {}
         """What earlier runs died of, by sample and repeat."""
+        self.is_new = False
+        """Whether nothing is recorded yet: then nobody need ask for it."""
         self.has_moved = False
         """Whether recorded samples have got other places."""
         self.run_again = 0
@@ -177,8 +179,10 @@ class Plan:
                 self.on_replay()
 
     async def _admit(self, samples: list[Sample]) -> None:
-        keys = [(sample.id, repeat) for sample in samples for repeat in range(self._repeat)]
-        known = await self._store.known(self._evaluation_id, keys)
+        known: Mapping[tuple[str, int], Known] = {}
+        if not self.is_new:
+            keys = [(sample.id, repeat) for sample in samples for repeat in range(self._repeat)]
+            known = await self._store.known(self._evaluation_id, keys)
         attempts: list[Attempt] = []
         moved = []
         for sample in samples:

@@ -7,6 +7,7 @@ itself writes a byte, which a thread reads; where no handler has run a while lat
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -19,6 +20,8 @@ PATIENCE_S = 1.0
 """How long a handler may take to run."""
 _SAME_CALL_S = 2.0
 """Python calls a handler once for signals that come together: the second of them was heard as well."""
+_IDLE_S = 3.0
+"""How long the thread waits for another run before it ends."""
 _END = 0
 
 
@@ -37,21 +40,15 @@ def overhearing(
     if "trio" in sys.modules:  # it listens in the same way, and warns of everybody else
         yield
         return
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    listener = _Listener(reading, before, frozenset(numbers), heard, take)
-    thread = threading.Thread(target=listener.listen, name="evalve-unheard", daemon=True)
-    thread.start()
+    ear = _Ear.idle_or_new()
+    before = signal.set_wakeup_fd(ear.writing, warn_on_full_buffer=False)
+    listener = ear.listener = _Listener(before, frozenset(numbers), heard, take)
     try:
         yield
     finally:
-        _give_back(writing, before)
+        _give_back(ear.writing, before)
         listener.over.set()
-        os.write(writing, bytes([_END]))
-        thread.join()
-        os.close(writing)
-        os.close(reading)
+        ear.leave()
 
 
 def _give_back(ours: int, before: int) -> None:
@@ -64,32 +61,108 @@ def _give_back(ours: int, before: int) -> None:
         signal.set_wakeup_fd(now)
 
 
+class _Ear:
+    """A pipe and the thread that reads it: one for runs that follow each other, until a signal comes."""
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self.writing, False)
+        self.listener: _Listener | None = None
+        self._pid = os.getpid()
+        self._has_read = False
+        """Set before anything is taken out of the pipe, so that nothing is in neither."""
+        self._thread = threading.Thread(target=self._listen, name="evalve-unheard", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def idle_or_new(cls) -> _Ear:
+        with suppress(IndexError):
+            ear = _IDLE.pop()
+            if ear._pid != os.getpid():
+                ear._close()  # of the process that this one is a fork of: its thread is there
+            elif ear._is_quiet():
+                return ear
+            else:
+                ear._end()
+        return cls()
+
+    def leave(self) -> None:
+        """It listens for the next run; where a signal came, what is left of it is nobody else's."""
+        if self._pid != os.getpid():
+            return  # a fork of a sample's: the thread is its parent's
+        if self._is_quiet() and not _IDLE:
+            self.listener = None
+            _IDLE.append(self)
+        else:
+            self._end()
+
+    def _is_quiet(self) -> bool:
+        """Whether no signal has ever come."""
+        return not self._has_read and not self._comes(0.0)
+
+    def _end(self) -> None:
+        os.write(self.writing, bytes([_END]))
+        self._thread.join()
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self.writing)
+        os.close(self._reading)
+
+    def _comes(self, within_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
+
+    def _listen(self) -> None:
+        came = b""
+        while _END not in came:
+            if self._comes(_IDLE_S):
+                self._has_read = True
+                listener, came = self.listener, os.read(self._reading, 64)
+                if listener is not None:
+                    listener.hear(came.rstrip(bytes([_END])))
+            elif self._is_needless():
+                self._close()
+                return
+
+    def _is_needless(self) -> bool:
+        """No run has come for it; from now on none finds it."""
+        try:
+            _IDLE.remove(self)
+        except ValueError:
+            return False
+        return True
+
+
+_IDLE: list[_Ear] = []
+"""One, between runs. There is no lock, which a fork might inherit locked: each deed here is one step."""
+
+
 class _Listener:
+    """What one run makes of signals."""
+
     def __init__(
         self,
-        reading: int,
         others: int,
         numbers: frozenset[int],
         heard: Heard,
         take: Callable[[signal.Signals], None],
     ) -> None:
         self.over = threading.Event()
-        self._reading = reading
         self._others = others
         self._numbers = numbers
         self._heard = heard
         self._take = take
         self._calls_before = heard.calls
 
-    def listen(self) -> None:
-        while not self.over.is_set():
-            came = os.read(self._reading, 64)
-            if self._others != -1:
-                with suppress(OSError):  # whoever listened before us has gone
-                    os.write(self._others, came.rstrip(bytes([_END])))
-            for number in came:
-                if number in self._numbers and not self.over.wait(PATIENCE_S) and not self._was_heard():
-                    self._take(signal.Signals(number))
+    def hear(self, came: bytes) -> None:
+        if self._others != -1:
+            with suppress(OSError):  # whoever listened before us has gone
+                os.write(self._others, came)
+        for number in came:
+            if number in self._numbers and not self.over.wait(PATIENCE_S) and not self._was_heard():
+                self._take(signal.Signals(number))
 
     def _was_heard(self) -> bool:
         calls, self._calls_before = self._calls_before, self._heard.calls

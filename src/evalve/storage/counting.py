@@ -17,6 +17,12 @@ INSERT INTO tallies VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, working_s = working_s + excluded.working_s
 """
 
+_READ = """
+SELECT v.tallied, t.status, t.failure_class, t.count, t.working_s,
+       (SELECT count(DISTINCT sample_id) FROM records WHERE evaluation_id = ?1 AND idx < 0)
+FROM evaluations v LEFT JOIN tallies t ON t.evaluation_id = v.id WHERE v.id = ?1
+"""
+
 
 class Tallied(NamedTuple):
     """What the records of an evaluation come to."""
@@ -73,17 +79,13 @@ def has_left_out(connection: sqlite3.Connection, evaluation_id: int) -> bool:
 
 
 def read_tallied(connection: sqlite3.Connection, evaluation_id: int) -> Tallied:
-    """Must be inside one snapshot."""
-    if _is_tallied(connection, evaluation_id):
-        rows = connection.execute(
-            "SELECT status, failure_class, count, working_s FROM tallies WHERE evaluation_id = ?",
-            (evaluation_id,),
-        ).fetchall()
+    """One statement where the counts are at hand; else two, which only inside a snapshot see one moment."""
+    found = connection.execute(_READ, (evaluation_id,)).fetchall()
+    left_out = found[0][5] if found else 0
+    if not found or found[0][0]:
+        rows = [row[1:5] for row in found if row[1] is not None]
     else:
         rows = [row[1:] for row in connection.execute(COUNT_RECORDS, record_range(evaluation_id))]
-    (left_out,) = connection.execute(
-        "SELECT count(DISTINCT sample_id) FROM records WHERE evaluation_id = ? AND idx < 0", (evaluation_id,)
-    ).fetchone()
     by_status: dict[str, int] = {}
     for status, _, count, _ in rows:
         by_status[status] = by_status.get(status, 0) + count

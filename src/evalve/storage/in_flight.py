@@ -78,8 +78,7 @@ class FlightFile:
 
     def _begin_anew(self) -> None:
         """With what is under way now, and room for more."""
-        pid = os.getpid()
-        header = json.dumps([pid, processes.started(pid) or 0.0, processes.here()])
+        header = json.dumps([os.getpid(), processes.own_start(), processes.here()])
         written = f"{header}\n{''.join(f'+{line}' for line in self._under_way.values())}\0".encode()
         try:
             if self._is_usable and (self._map is None or 2 * len(written) > len(self._map)):
@@ -96,8 +95,11 @@ class FlightFile:
 
         The room is taken before, because a map of a full disk kills the process.
         """
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.pwrite(file, bytes(size_bytes), 0) < size_bytes:
                 raise OSError("the disk is full")

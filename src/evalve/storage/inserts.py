@@ -77,10 +77,9 @@ class Inserts:
     def _write(
         self, connection: sqlite3.Connection, evaluation_id: int, drafts: Sequence[RecordDraft]
     ) -> None:
-        self._keys.merge_if_long(connection, evaluation_id)
+        tail = self._keys.short_tail(connection, evaluation_id)
         keys = [(draft.sample.id, draft.repeat) for draft in drafts]
-        there = self._keys.find(connection, evaluation_id, keys)
-        tail = self._keys.tail(connection, evaluation_id)
+        there = self._keys.find(connection, evaluation_id, keys, tail)
         first_id = tail.last_id + 1
         new: list[RecordDraft] = []
         replacing: list[tuple[int, RecordDraft]] = []

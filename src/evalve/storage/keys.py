@@ -38,9 +38,15 @@ class Keys:
         self._merge_at = merge_at
         self._tails: dict[int, Tail] = {}
 
-    def find(self, connection: sqlite3.Connection, evaluation_id: int, keys: Sequence[Key]) -> dict[Key, int]:
-        """The record ids of those keys that have a record."""
-        tail = self.tail(connection, evaluation_id)
+    def find(
+        self,
+        connection: sqlite3.Connection,
+        evaluation_id: int,
+        keys: Sequence[Key],
+        tail: Tail | None = None,
+    ) -> dict[Key, int]:
+        """The record ids of those keys that have a record; `tail` is that of this transaction, if at hand."""
+        tail = tail or self.tail(connection, evaluation_id)
         found = {key: tail.ids[key] for key in keys if key in tail.ids}
         if tail.merged_id > record_range(evaluation_id)[0]:
             wanted = set(keys)
@@ -72,20 +78,22 @@ class Keys:
             tail.last_id = last_id
         return tail
 
-    def merge_if_long(self, connection: sqlite3.Connection, evaluation_id: int) -> None:
-        if len(self.tail(connection, evaluation_id).ids) >= self._merge_at:
-            self.merge(connection, evaluation_id)
-
-    def merge(self, connection: sqlite3.Connection, evaluation_id: int) -> None:
-        """Move the tail into the table, in the table's own order, so that each page is written once."""
+    def short_tail(self, connection: sqlite3.Connection, evaluation_id: int) -> Tail:
+        """The tail as it is now, merged first where it is long."""
         tail = self.tail(connection, evaluation_id)
+        return self.merge(connection, evaluation_id, tail) if len(tail.ids) >= self._merge_at else tail
+
+    def merge(self, connection: sqlite3.Connection, evaluation_id: int, tail: Tail | None = None) -> Tail:
+        """Move the tail into the table, in the table's own order, so that each page is written once."""
+        tail = tail or self.tail(connection, evaluation_id)
         connection.execute(
             "INSERT OR REPLACE INTO record_keys SELECT evaluation_id, sample_id, repeat, id FROM records"
             " WHERE id BETWEEN ? AND ? ORDER BY sample_id, repeat",
             (tail.merged_id + 1, tail.last_id),
         )
         connection.execute("UPDATE evaluations SET merged_id = ? WHERE id = ?", (tail.last_id, evaluation_id))
-        self._tails[evaluation_id] = Tail(tail.last_id, tail.last_id)
+        merged = self._tails[evaluation_id] = Tail(tail.last_id, tail.last_id)
+        return merged
 
     def clear(self) -> None:
         """Forget everything: a transaction was rolled back, and what it added is not there."""

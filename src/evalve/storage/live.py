@@ -6,7 +6,6 @@ import os
 import sqlite3
 from dataclasses import asdict
 from datetime import datetime
-from functools import cache
 
 from evalve import processes
 from evalve.contracts import LiveProgress
@@ -18,15 +17,14 @@ _COLUMNS_OF_THEIR_OWN = ("run_id", "evaluation_id", "updated_at", "is_alive")
 
 def write_progress(connection: sqlite3.Connection, progress: LiveProgress) -> None:
     told = {name: value for name, value in asdict(progress).items() if name not in _COLUMNS_OF_THEIR_OWN}
-    pid = os.getpid()
     connection.execute(
         "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             progress.run_id,
             progress.evaluation_id,
             progress.updated_at,
-            pid,
-            _started(pid),
+            os.getpid(),
+            processes.own_start(),
             processes.here(),
             to_json(told),
         ),
@@ -56,8 +54,3 @@ def read_progress(connection: sqlite3.Connection, experiment: str, *, now_s: flo
         )
         for run_id, evaluation_id, updated_at, pid, pid_started, host, told in rows
     ]
-
-
-@cache
-def _started(pid: int) -> float:
-    return processes.started(pid) or 0.0

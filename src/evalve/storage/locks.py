@@ -66,7 +66,7 @@ class Locks:
             token=token,
             party=party or token,
             pid=os.getpid(),
-            pid_started=processes.started(os.getpid()) or 0.0,
+            pid_started=processes.own_start(),
             host=processes.here(),
             holder=holder,
             acquired_at=now.isoformat(),

@@ -81,29 +81,30 @@ class SqliteStore:
     async def open_evaluation(self, spec: EvaluationSpec) -> int:
         """The evaluation's id; it is created where it is new, and made to agree with `spec` where not."""
         stored = (spec.name, to_json(list(spec.columns)), to_json(dict(spec.fingerprint)))
-        with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT v.id, v.name, v.columns, v.fingerprint FROM evaluations v"
-                " JOIN experiments x ON x.id = v.experiment_id WHERE x.name = ? AND v.key = ?",
-                (spec.experiment, spec.key),
-            ).fetchone()
-        if row is not None and row[1:] == stored:
-            return int(row[0])
         with self._database.writing() as connection:
-            connection.execute(
-                "INSERT INTO experiments (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (spec.experiment, self._clock.utc_now().isoformat()),
-            )
-            connection.execute(
+            experiment_id, evaluation_id = connection.execute(
+                "SELECT x.id, v.id FROM experiments x LEFT JOIN evaluations v"
+                " ON v.experiment_id = x.id AND v.key = ? WHERE x.name = ?",
+                (spec.key, spec.experiment),
+            ).fetchone() or (None, None)
+            if evaluation_id is not None:
+                connection.execute(
+                    "UPDATE evaluations SET name = ?, columns = ?, fingerprint = ? WHERE id = ?",
+                    (*stored, evaluation_id),
+                )
+                return int(evaluation_id)
+            if experiment_id is None:
+                experiment_id = connection.execute(
+                    "INSERT INTO experiments (name, created_at) VALUES (?, ?)",
+                    (spec.experiment, self._clock.utc_now().isoformat()),
+                ).lastrowid
+            made = connection.execute(
                 "INSERT INTO evaluations (experiment_id, key, name, columns, fingerprint)"
-                " VALUES ((SELECT id FROM experiments WHERE name = ?), ?, ?, ?, ?)"
-                " ON CONFLICT (experiment_id, key) DO UPDATE SET"
-                " name = excluded.name, columns = excluded.columns, fingerprint = excluded.fingerprint",
-                (spec.experiment, spec.key, *stored),
+                " VALUES (?, ?, ?, ?, ?)",
+                (experiment_id, spec.key, *stored),
             )
-            evaluation_id = _evaluation_id(connection, spec.experiment, spec.key)
-        assert evaluation_id is not None
-        return evaluation_id
+            assert made.lastrowid is not None
+            return made.lastrowid
 
     async def known(
         self, evaluation_id: int, keys: Sequence[tuple[str, int]]
@@ -159,12 +160,13 @@ class SqliteStore:
             unended = connection.execute(
                 "SELECT id FROM runs WHERE evaluation_id = ? AND status = 'running'", (run.evaluation_id,)
             ).fetchall()
+            if unended:  # what a run told of its progress is deleted when it ends
+                connection.execute("DELETE FROM progress WHERE evaluation_id = ?", (run.evaluation_id,))
             for (run_id,) in unended:  # as long as its records are the newest, they tell when it ended
                 connection.execute(
                     "UPDATE runs SET status = 'broken', ended_at = ? WHERE id = ?",
                     (read_latest_end(connection, run.evaluation_id, run_id), run_id),
                 )
-            connection.execute("DELETE FROM progress WHERE evaluation_id = ?", (run.evaluation_id,))
             connection.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -256,7 +258,7 @@ class SqliteStore:
     async def counts(self, evaluation_id: int) -> Counts:
         """After everything that is queued."""
         self._writer.flush()
-        with self._database.reading() as connection, snapshot(connection):
+        with self._database.reading() as connection:
             return read_tallied(connection, evaluation_id).counts
 
     async def durations(self, key: str, sample_ids: Sequence[str]) -> dict[str, float]:

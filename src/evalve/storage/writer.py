@@ -74,35 +74,36 @@ class ThreadWriter:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._closed = False
-        self._has_news = False
-        """Whether anything was queued since the last flush."""
+        self._counting = threading.Lock()
+        self._queued = 0
+        self._served = _Served()
 
     def add(self, draft: RecordDraft, sink: CommitSink) -> None:
-        if self._pid != os.getpid():
-            self._start()
-        self._has_news = True
-        self._queue.put((draft, sink))
+        self._put((draft, sink))
 
     def reindex(self, evaluation_id: int, places: Sequence[Placed]) -> None:
-        if self._pid != os.getpid():
-            self._start()
-        self._has_news = True
-        self._queue.put(_Reindex(evaluation_id, tuple(places)))
+        self._put(_Reindex(evaluation_id, tuple(places)))
 
     def tell_progress(self, progress: LiveProgress) -> None:
+        self._put(progress)
+
+    def _put(self, order: _Order) -> None:
         if self._pid != os.getpid():
             self._start()
-        self._has_news = True
-        self._queue.put(progress)
+        with self._counting:
+            self._queued += 1
+        self._queue.put(order)
 
     def flush(self) -> None:
-        """Return when everything that was queued before is committed or has failed."""
-        if not self._has_news:
+        """Return when everything that was queued before is committed or has failed.
+
+        Mostly it is, because who has added it waited until the sink was told: then no thread is woken.
+        """
+        if self._pid != os.getpid() or self._thread is threading.current_thread():
             return
-        if self._pid == os.getpid() and self._thread is not threading.current_thread():
-            self._has_news = False  # before: what is queued from now on is news again
+        if self._served.orders < self._queued:
             reached = threading.Event()
-            self._queue.put(_Flush(reached))
+            self._put(_Flush(reached))
             reached.wait()
 
     def close(self) -> None:
@@ -120,9 +121,10 @@ class ThreadWriter:
             if self._pid == os.getpid():
                 return
             self._queue = SimpleQueue()  # a forked child must not write what its parent has queued
+            self._counting, self._queued, self._served = threading.Lock(), 0, _Served()
             self._thread = threading.Thread(
                 target=_serve,
-                args=(self._queue, _Commits(self._database)),
+                args=(self._queue, _Commits(self._database), self._served),
                 name="evalve-writer",
                 daemon=True,
             )
@@ -141,11 +143,18 @@ class _Flush:
     reached: threading.Event
 
 
+@dataclass(slots=True)
+class _Served:
+    """How many orders are done with; only the writer's thread counts."""
+
+    orders: int = 0
+
+
 _Addition = tuple[RecordDraft, CommitSink]
 _Order = _Addition | _Reindex | LiveProgress | _Flush | None
 
 
-def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
+def _serve(queue: SimpleQueue[_Order], commits: _Commits, served: _Served) -> None:
     while (order := queue.get()) is not None:
         additions: list[_Addition] = []
         while isinstance(order, tuple):
@@ -158,6 +167,7 @@ def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
                 break
         if additions:
             commits.add(additions)
+            served.orders += len(additions)
         if isinstance(order, _Reindex):
             commits.reindex(order)
         elif isinstance(order, LiveProgress):
@@ -166,6 +176,7 @@ def _serve(queue: SimpleQueue[_Order], commits: _Commits) -> None:
             order.reached.set()
         elif order is None:
             return
+        served.orders += not isinstance(order, tuple)
 
 
 class _Commits:
