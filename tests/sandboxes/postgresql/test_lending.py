@@ -312,6 +312,11 @@ def test_a_sample_whose_database_was_written_into_runs_again(
             r'schema.sql:2: type "nonsense" does not exist',
         ),
         ("COPY a FROM stdin;\n1\n\\.\n", r"schema.sql:1: COPY … FROM stdin cannot be sent"),
+        (
+            "-- CREATE ROLE a\n\n create  user app;\n",
+            r"schema.sql:3: databases and roles belong to the server",
+        ),
+        ('CREATE EXTENSION "uuid-ossp";', r"is not available; gen_random_uuid\(\) needs no.*with url="),
         ("CREATE TABLE a (id int);\n\\connect other\n", r"schema.sql:2: a command of psql cannot be sent"),
     ],
 )

@@ -21,8 +21,14 @@ from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenan
 _LAYOUT = 2
 """Another number where templates are built in another way."""
 _COPY = re.compile(r"^\s*COPY\s.+\sFROM\s+STDIN\b", re.IGNORECASE | re.MULTILINE)
+_OF_SERVER = re.compile(
+    r"^\s*CREATE\s+(?:DATABASE|ROLE|USER(?!\s+MAPPING)|GROUP|TABLESPACE)\b", re.IGNORECASE | re.MULTILINE
+)
+"""What would stay on the server when every copy has been dropped."""
+_EXTENSION = re.compile(r"extension \"(?P<name>[^\"]+)\" is not available")
 _FOR_PSQL = re.compile(r"^\\(?!restrict|unrestrict).*$", re.MULTILINE)
 _RESTRICTING = re.compile(r"^\\(?:un)?restrict.*$", re.MULTILINE)
+_NOT_SENT = "cannot be sent to a server; write INSERT, as pg_dump --inserts --no-owner --no-privileges does"
 _HAND_OVER = """
 DO $evalve$
 DECLARE
@@ -85,14 +91,18 @@ def read_script(path: Path) -> Script:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{path} cannot be read: {error}") from error
-    for pattern, what in ((_COPY, "COPY … FROM stdin"), (_FOR_PSQL, "a command of psql")):
+    for pattern, problem in (
+        (_COPY, f"COPY … FROM stdin {_NOT_SENT}"),
+        (_FOR_PSQL, f"a command of psql {_NOT_SENT}"),
+        (_OF_SERVER, "databases and roles belong to the server: write what is to be in the database, alone"),
+    ):
         if found := pattern.search(text):
-            line = text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1
-            raise DeclarationError(
-                f"{path}:{line}: {what} cannot be sent to a server; write INSERT, as pg_dump --inserts "
-                "--no-owner --no-privileges does"
-            )
+            raise DeclarationError(f"{path}:{_line_of(text, found)}: {problem}")
     return Script(str(path), _RESTRICTING.sub("", text))
+
+
+def _line_of(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1
 
 
 def digest_of(scripts: tuple[Script, ...]) -> str:
@@ -177,7 +187,10 @@ def _execute(connection: Connection, script: Script) -> None:
         at = error.diag.statement_position
         line = f":{script.text.count(chr(10), 0, int(at) - 1) + 1}" if at else ""
         said = error.diag.message_primary or " ".join(str(error).split())
-        hint = (
-            f" ({error.diag.message_detail or error.diag.message_hint})" if error.diag.message_detail else ""
-        )
+        hint = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
+        if missing := _EXTENSION.search(said):
+            hint = (
+                "; gen_random_uuid() needs no extension, so leave the line out if that is all; or install "
+                f"{missing['name']} at a server of yours and name it with url="
+            )
         raise DeclarationError(f"{script.name}{line}: {said}{hint}") from None
