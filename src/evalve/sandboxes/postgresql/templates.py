@@ -14,11 +14,11 @@ import psycopg
 from evalve.errors import DeclarationError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum
 from evalve.sandboxes.postgresql.dropping import drop_all
-from evalve.sandboxes.postgresql.servers import Connection, run
+from evalve.sandboxes.postgresql.servers import Connection, one, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
 from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, signed
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Another number where templates are built in another way."""
 _COPY = re.compile(r"^\s*COPY\s.+\sFROM\s+STDIN\b", re.IGNORECASE | re.MULTILINE)
 _OF_SERVER = re.compile(
@@ -83,6 +83,8 @@ class Template:
     name: str
     parts: Parts
     """What every copy of it must be made of."""
+    search_path: str = ""
+    """That the scripts have set, for schemas beside `public`; empty where they have not."""
 
 
 def read_script(path: Path) -> Script:
@@ -128,30 +130,29 @@ def _built_by_one(tenancy: Tenancy, scripts: tuple[Script, ...]) -> Template:
     try:
         run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_BUILDERS, number))
         try:
-            parts = _complete(keeper, name)
-            if parts is None:
+            template = _complete(keeper, name)
+            if template is None:
                 drop_all(keeper, [name])
-                parts = _built(tenancy, keeper, name, scripts)
+                template = _built(tenancy, keeper, name, scripts)
         finally:
             run(keeper, "SELECT pg_advisory_unlock(%s, %s)", (OF_BUILDERS, number))
     except BaseException:
         run(keeper, "SELECT pg_advisory_unlock_shared(%s, %s)", (OF_TEMPLATES, number))
         raise
-    return Template(name, parts)
+    return template
 
 
-def _complete(keeper: Connection, name: str) -> Parts | None:
-    """What it is made of, if whoever built it came to the end."""
+def _complete(keeper: Connection, name: str) -> Template | None:
+    """As it was built, if whoever built it came to the end."""
     found = run(
         keeper,
         "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s AND datistemplate",
         (name,),
     ).fetchone()
-    parts: dict[str, str] | None = json.loads(found[0])["parts"] if found is not None and found[0] else None
-    return parts
+    return Template(name, **json.loads(found[0])) if found is not None and found[0] else None
 
 
-def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Script, ...]) -> Parts:
+def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Script, ...]) -> Template:
     run(keeper, f'CREATE ROLE "{name}" NOLOGIN')
     if not tenancy.is_superuser:
         run(keeper, f'GRANT "{name}" TO CURRENT_USER')
@@ -163,7 +164,10 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
         try:
             for script in scripts:
                 _execute(building, script)
-            run(building, "RESET ALL")  # a dump empties the search path
+            (search_path,) = one(building, "SELECT current_setting('search_path')")
+            run(building, "RESET ALL")
+            if search_path in ("", '""', *one(building, "SELECT current_setting('search_path')")):
+                search_path = ""  # a dump empties it
             run(building, _HAND_OVER.replace("{owner}", f'"{name}"'))
             run(building, "ANALYZE")
             run(building, "SET search_path = pg_catalog")
@@ -175,9 +179,12 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
     except BaseException:
         drop_all(keeper, [name])
         raise
-    run(keeper, f'COMMENT ON DATABASE "{name}" IS {quoted(json.dumps({"parts": parts}))}')
+    run(
+        keeper,
+        f'COMMENT ON DATABASE "{name}" IS {quoted(json.dumps({"parts": parts, "search_path": search_path}))}',
+    )
     run(keeper, f'ALTER DATABASE "{name}" IS_TEMPLATE true ALLOW_CONNECTIONS false')  # last: it is complete
-    return parts
+    return Template(name, parts, search_path)
 
 
 def _execute(connection: Connection, script: Script) -> None:
