@@ -44,6 +44,8 @@ def test_a_turn_that_went_wrong_leaves_references_to_it_open() -> None:
 def test_a_field_that_a_right_call_does_not_return_is_a_mistake_of_the_dataset() -> None:
     with pytest.raises(DatasetError, match=r"turn 1 returned has no 'ids'; did you mean 'id'\?"):
         resolved("{{turn_1.ids}}", TURNS)
+    with pytest.raises(DatasetError, match=r"turn 1 returned has no 'id' \(it is 7\)"):
+        resolved("{{turn_1.id}}", {1: Returned([7], is_right=True)})
 
 
 def test_what_nobody_has_seen_is_unknown() -> None:

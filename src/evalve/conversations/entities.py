@@ -40,6 +40,8 @@ class Table:
     name: str
     """With its schema, where that must be said: `stock.warehouses`."""
     sql: str
+    is_visible: bool = True
+    """Whether SQL finds it without its schema."""
     columns: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     """The columns of its primary key."""
@@ -64,8 +66,8 @@ async def tables_in(db: Any, *, commits: bool) -> Tables:
         cursor = await connection.execute(_CATALOG)
         rows = await cursor.fetchall()
     for schema, own, is_visible, column, is_key, sequence in rows:
-        name = own if is_visible else f"{schema}.{own}"
-        table = tables.setdefault(name, Table(name, f"{_quoted(schema)}.{_quoted(own)}"))
+        name = own if schema == "public" else f"{schema}.{own}"
+        table = tables.setdefault(name, Table(name, f"{_quoted(schema)}.{_quoted(own)}", is_visible))
         table.columns.append(column)
         if is_key:
             table.keys.append(column)
@@ -164,8 +166,9 @@ def table_of(entity: str, tables: Tables, who: str) -> Table:
 
 def _by_name(name: str, tables: Tables) -> list[Table]:
     whole = [table for known, table in tables.items() if known.lower() == name]
-    alike = [table for known, table in tables.items() if known.lower().partition(".")[2] == name]
-    return whole or (alike if len(alike) == 1 else [])
+    alike = [table for known, table in tables.items() if known.lower().rpartition(".")[2] == name]
+    visible = [table for table in alike if table.is_visible]
+    return visible or whole or (alike if len(alike) == 1 else [])
 
 
 def _row(table: Table, key: Any, row: Mapping[str, Any], who: str) -> dict[str, Any]:

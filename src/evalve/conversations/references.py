@@ -79,7 +79,8 @@ def _looked_up(number: int, path: str, turns: Mapping[int, Returned]) -> Any:
             return found
     if turn.is_right and turn.results:
         fields = _fields(turn.results[0])
-        hint = suggestion(path, fields) or (f" (there is: {', '.join(fields)})" if fields else "")
+        there = f"there is: {', '.join(fields)}" if fields else f"it is {_text(turn.results[0])[:80]}"
+        hint = suggestion(path, fields) or f" ({there})"
         raise DatasetError(
             f"{{{{turn_{number}.{path}}}}}: what the call of turn {number} returned has no {path!r}{hint}"
         )

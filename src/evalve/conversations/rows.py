@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -15,6 +16,13 @@ from evalve.records import ToolCall
 Criteria = Literal["all_turns", "final_state", "both"]
 CRITERIA: tuple[str, ...] = get_args(Criteria)
 EVALUATIONS = ("structured", "judge")
+_OF_CONVERSATIONS = ("initial_entities", "final_expected_state", "success_criteria")
+_OF_TURNS = (
+    *("expected_tool", "expected_args", "expected_calls"),
+    *("expect_success", "expected_error_substring", "expected_response"),
+)
+_NEAR = 0.8
+"""How alike a key must be to be one of these, misspelt: `expected_tools`, `expected_arguments`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ def read_conversation(row: Any) -> Conversation:
     turns = row.get("turns")
     if not isinstance(turns, list) or not turns:
         raise DatasetError(f"{who} has no `turns`, a list of what the user says{_meant('turns', row)}")
+    _check_keys(row, _OF_CONVERSATIONS, who)
     read = [_turn(turn, place, f"{who}, turn {place}") for place, turn in enumerate(turns, 1)]
     state = _mapping(row, "final_expected_state", who) or None
     found = Conversation(name, read, _seed(row, who), state, _criteria(row, state, who))
@@ -90,6 +99,7 @@ def _turn(turn: Any, place: int, who: str) -> ExpectedTurn:
     if not isinstance(utterance, str) or not utterance.strip():
         hint = _meant("user_utterance", turn)
         raise DatasetError(f"{who} has no `user_utterance`, the text that the user says{hint}")
+    _check_keys(turn, _OF_TURNS, who)
     number = turn.get("turn_id", place)
     if not isinstance(number, int) or isinstance(number, bool):
         raise DatasetError(f"{who}: turn_id is a whole number, 1 for the first turn; got {_shown(number)}")
@@ -154,6 +164,11 @@ def _response(given: Any, who: str) -> ExpectedResponse | None:
     if evaluation not in EVALUATIONS:
         hint = suggestion(str(evaluation), EVALUATIONS) or f" (there is: {', '.join(EVALUATIONS)})"
         raise DatasetError(f"{who}: expected_response: evaluation is {_shown(evaluation)}{hint}")
+    if "text" not in given and "answers" not in given and given.keys() - {"evaluation", "requires_judge"}:
+        hint = _meant("answers", given)
+        raise DatasetError(
+            f"{who}: expected_response has neither text nor answers; got {_shown(given)}{hint}"
+        )
     if not text and not answers:
         return None
     return ExpectedResponse(text, tuple(answers), evaluation == "judge" or bool(given.get("requires_judge")))
@@ -162,6 +177,11 @@ def _response(given: Any, who: str) -> ExpectedResponse | None:
 def _seed(row: Mapping[str, Any], who: str) -> Mapping[str, Any]:
     entities = _mapping(row, "initial_entities", who)
     seed = _mapping(entities, "seed_data", f"{who}: initial_entities")
+    if "seed_data" not in entities and any(isinstance(one, Mapping | list) for one in entities.values()):
+        raise DatasetError(
+            f'{who}: initial_entities has no `seed_data`: write {{"seed_data": {{"Client": …}}}}; '
+            f"got {_shown(entities)}"
+        )
     for entity, rows in seed.items():
         list(rows_of(entity, rows, f"{who}: initial_entities.seed_data"))
     return seed
@@ -228,6 +248,16 @@ def _check_references(value: Any, before: Sequence[int], who: str) -> None:
         if number not in before:
             there = f"there is: {', '.join(map(str, before))}" if before else "there is none"
             raise DatasetError(f"{who}: {{{{turn_{number}.{path}}}}} refers to no earlier turn ({there})")
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], who: str) -> None:
+    """Other keys are left alone. One that is missing, and misspelt, would leave something unscored."""
+    missing = [key for key in known if key not in given]
+    for key in map(str, given):
+        same = [one for one in missing if sorted(one.split("_")) == sorted(key.split("_"))]
+        near = [] if key in known else difflib.get_close_matches(key, missing, n=1, cutoff=_NEAR)
+        for meant in (*same, *near):
+            raise DatasetError(f"{who}: unknown key {key!r}; did you mean {meant!r}?")
 
 
 def _meant(key: str, given: Mapping[str, Any]) -> str:

@@ -218,6 +218,8 @@ def _who_converses(
         open_agent = always(conversations.open_function(asked))
     else:
         open_agent = always(conversations.open_models(asked, environ))
+        if database is not None:
+            database.keeps_addresses()  # models have tools, and nothing else
     scoring = conversations.scoring(declared.judge, environ)
     lent = None if database is None else DATABASE
     task = ConversationTask(open_agent, conversations.functions, scoring, lent)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalve.contracts import SampleContext
+from evalve.sandboxes.postgresql.differing import Row, differing
 from evalve.sandboxes.postgresql.fingerprints import Fingerprint
 from evalve.sandboxes.postgresql.lender import postgres
 from postgres_server import Admin
@@ -178,3 +181,25 @@ async def test_numbers_of_a_sequence_count_for_the_fingerprint_and_not_for_the_s
     assert after != before
     assert after.state == before.state
     assert after.diff(before) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "is_meant"),
+    [
+        ("2026-01-01T10:00:00Z", "2026-01-01T11:00:00+01:00", True),
+        ("2026-01-01 10:00", "2026-01-01T10:00:00+00:00", True),
+        ("2026-01-01", "2026-01-01T00:00:00", True),
+        (datetime(2026, 1, 1, 10, tzinfo=UTC), "2026-01-01T10:00:00+00:00", True),
+        (date(2026, 1, 1), "2026-01-01", True),
+        ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00+01:00", False),
+        ("2026-01-01", "2026-01-01T10:00:00", False),
+        (["10", 2], [Decimal("10.00"), Decimal("2")], True),
+        ("10", "10.00", False),
+        ("ten", 10, False),
+        ("1", True, False),
+        (None, 0, False),
+    ],
+)
+def test_times_and_numbers_may_be_written_in_several_ways(said: Any, found: Any, is_meant: bool) -> None:
+    there = {"visits": [Row({}, {"at": found}, {}, {})]}
+    assert (differing({"visits": [{"at": said}]}, there, is_whole=False) == "") is is_meant

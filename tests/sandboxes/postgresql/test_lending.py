@@ -304,6 +304,20 @@ def test_a_sample_whose_database_was_written_into_runs_again(
 # -- what can be told early
 
 
+async def test_the_search_path_that_a_script_sets_is_that_of_every_database(
+    admin: Admin, context: Context, tmp_path: Path
+) -> None:
+    (tmp_path / "schema.sql").write_text(
+        "CREATE SCHEMA crm; SET search_path TO crm, public; CREATE TABLE clients (name text);"
+    )
+    lender = postgres(tmp_path / "schema.sql", size=1)
+    for _ in range(2):  # of the second, somebody else has built the template
+        async with lender.lend(context()) as db, db.savepoint() as connection:
+            await connection.execute("INSERT INTO clients VALUES ('Acme')")
+            assert await db.diff({"crm.clients": [{"name": "Acme"}]}) == ""
+        lender.close()
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -312,6 +326,11 @@ def test_a_sample_whose_database_was_written_into_runs_again(
             r'schema.sql:2: type "nonsense" does not exist',
         ),
         ("COPY a FROM stdin;\n1\n\\.\n", r"schema.sql:1: COPY … FROM stdin cannot be sent"),
+        (
+            "-- CREATE ROLE a\n\n create  user app;\n",
+            r"schema.sql:3: databases and roles belong to the server",
+        ),
+        ('CREATE EXTENSION "uuid-ossp";', r"is not available; gen_random_uuid\(\) needs no.*with url="),
         ("CREATE TABLE a (id int);\n\\connect other\n", r"schema.sql:2: a command of psql cannot be sent"),
     ],
 )

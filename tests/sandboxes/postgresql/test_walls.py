@@ -122,6 +122,17 @@ async def test_the_connection_that_serves_the_next_sample_has_its_name(
     assert [first, second] == [f"evalve {tenancy_at(None).run} {one.sample_id}" for one in samples]
 
 
+async def test_where_nobody_is_told_the_address_one_connection_of_each_database_counts(
+    lending: Lending, admin: Admin
+) -> None:
+    lender = lending(size=90, connections=5)
+    lender.keeps_addresses()
+    await lender.run_begins(1)
+    reserved = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'evalve % reserves 97'"
+    assert admin.ask(reserved) == [(1,)]
+    assert (await lender.run_ends()).startswith("postgres: 0 databases, 0 connections left")
+
+
 async def test_too_few_connections_are_told_before_anything_runs(
     lending: Lending, admin: Admin, tmp_path: Path
 ) -> None:

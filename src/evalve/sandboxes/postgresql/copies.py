@@ -75,6 +75,8 @@ def make_copy(tenancy: Tenancy, template: Template, walls: Walls) -> Copy:
             strategy = " STRATEGY file_copy" if tenancy.server.is_embedded else ""
             # nobody but a superuser may connect until the walls are up
             run(admin, f'CREATE DATABASE "{name}" TEMPLATE "{template.name}" CONNECTION LIMIT 0{strategy}')
+            if template.search_path:
+                run(admin, f'ALTER DATABASE "{name}" SET search_path = {template.search_path}')
             run(admin, "; ".join(_wall_statements(name, walls, tenancy)))
             copy = Copy(name, generation, template.parts, _settings(admin, name), password)
         except BaseException:

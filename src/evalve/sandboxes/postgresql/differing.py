@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOST_SHOWN = 20
 """Of the rows of one table."""
 
@@ -133,7 +137,7 @@ class _Table:
         """Columns in which they differ; by a person, an id is given as it is or not at all."""
         if not self._is_whole:
             return [
-                one for one, value in expected.compared.items() if not _are_equal(value, found.raw.get(one))
+                one for one, value in expected.compared.items() if not _is_meant(value, found.raw.get(one))
             ]
         columns = sorted(expected.compared.keys() | found.compared.keys())
         return [
@@ -144,6 +148,32 @@ class _Table:
         return _are_equal(expected, found) or (
             isinstance(expected, Label) and isinstance(found, Label) and (expected, found) in self._same
         )
+
+
+def _is_meant(said: Any, found: Any) -> bool:
+    """Whether a person means this value, who may write times and numbers in other ways than the server."""
+    if _are_equal(said, found):
+        return True
+    if isinstance(said, list) and isinstance(found, list):
+        return len(said) == len(found) and all(map(_is_meant, said, found))
+    if isinstance(said, str) and isinstance(found, int | float | Decimal) and not isinstance(found, bool):
+        with suppress(ArithmeticError):
+            return Decimal(said) == Decimal(str(found))
+    one, other = _time(said), _time(found)
+    if one is None or other is None:
+        return False
+    if (one.tzinfo is None) != (other.tzinfo is None):  # without a zone, the server's is meant
+        one, other = one.replace(tzinfo=None), other.replace(tzinfo=None)
+    return one == other
+
+
+def _time(value: Any) -> datetime | None:
+    text = value.isoformat() if isinstance(value, date) else value
+    if not isinstance(text, str) or not _DATE.match(text):
+        return None
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    return None
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -57,6 +57,8 @@ class Postgres:
         self._walls = walls or Walls()
         self._volatile = tuple(volatile)
         self._scripts = tuple(_script(path, folder) for path in (schema, seed) if path is not None)
+        self._connections_each = self._walls.connections
+        """Of each database, so many count."""
         self._lock = threading.Lock()
         self._pool: CopyPool | None = None
         self._users = 0
@@ -66,6 +68,10 @@ class Postgres:
     def settings(self) -> dict[str, str]:
         """The state that samples begin with. Where the server is, and how large, is no part of that."""
         return {"state": digest_of(self._scripts)}
+
+    def keeps_addresses(self) -> None:
+        """Where attempts are told no address, evalve's own connection is the only one to a database."""
+        self._connections_each = 1
 
     # -- a run
 
@@ -127,14 +133,14 @@ class Postgres:
                 size = self._fitting(tenancy, at_once)
                 pool = CopyPool(tenancy, self._scripts, self._walls, size)
                 pool.template()
-                tenancy.reserve(size * self._walls.connections + OWN_CONNECTIONS)
+                tenancy.reserve(size * self._connections_each + OWN_CONNECTIONS)
                 self._pool = pool
             return self._pool
 
     def _fitting(self, tenancy: Tenancy, at_once: int | None) -> int:
         """How many databases there may be: all their roles may use all of their connections at once."""
         room = tenancy.room()
-        each = self._walls.connections
+        each = self._connections_each
         at_once = at_once or _MOST
         wanted = self._size or min(_MOST, at_once + max(LEAST_SPARE, at_once // 4))
         fitting = (room.free - OWN_CONNECTIONS) // each
@@ -155,7 +161,7 @@ class Postgres:
                 return ""
             pool, self._pool = self._pool, None
         pool.close()
-        left = pool.tenancy.left_in_words(pool.size * self._walls.connections + OWN_CONNECTIONS)
+        left = pool.tenancy.left_in_words(pool.size * self._connections_each + OWN_CONNECTIONS)
         return f"postgres: {left} ({pool.counts})"
 
 

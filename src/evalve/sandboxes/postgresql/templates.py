@@ -14,15 +14,21 @@ import psycopg
 from evalve.errors import DeclarationError
 from evalve.sandboxes.postgresql.checksums import Parts, checksum
 from evalve.sandboxes.postgresql.dropping import drop_all
-from evalve.sandboxes.postgresql.servers import Connection, run
+from evalve.sandboxes.postgresql.servers import Connection, one, run
 from evalve.sandboxes.postgresql.steps import drive, quoted
 from evalve.sandboxes.postgresql.tenancy import OF_BUILDERS, OF_TEMPLATES, Tenancy, signed
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Another number where templates are built in another way."""
 _COPY = re.compile(r"^\s*COPY\s.+\sFROM\s+STDIN\b", re.IGNORECASE | re.MULTILINE)
+_OF_SERVER = re.compile(
+    r"^\s*CREATE\s+(?:DATABASE|ROLE|USER(?!\s+MAPPING)|GROUP|TABLESPACE)\b", re.IGNORECASE | re.MULTILINE
+)
+"""What would stay on the server when every copy has been dropped."""
+_EXTENSION = re.compile(r"extension \"(?P<name>[^\"]+)\" is not available")
 _FOR_PSQL = re.compile(r"^\\(?!restrict|unrestrict).*$", re.MULTILINE)
 _RESTRICTING = re.compile(r"^\\(?:un)?restrict.*$", re.MULTILINE)
+_NOT_SENT = "cannot be sent to a server; write INSERT, as pg_dump --inserts --no-owner --no-privileges does"
 _HAND_OVER = """
 DO $evalve$
 DECLARE
@@ -77,6 +83,8 @@ class Template:
     name: str
     parts: Parts
     """What every copy of it must be made of."""
+    search_path: str = ""
+    """That the scripts have set, for schemas beside `public`; empty where they have not."""
 
 
 def read_script(path: Path) -> Script:
@@ -85,14 +93,18 @@ def read_script(path: Path) -> Script:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{path} cannot be read: {error}") from error
-    for pattern, what in ((_COPY, "COPY … FROM stdin"), (_FOR_PSQL, "a command of psql")):
+    for pattern, problem in (
+        (_COPY, f"COPY … FROM stdin {_NOT_SENT}"),
+        (_FOR_PSQL, f"a command of psql {_NOT_SENT}"),
+        (_OF_SERVER, "databases and roles belong to the server: write what is to be in the database, alone"),
+    ):
         if found := pattern.search(text):
-            line = text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1
-            raise DeclarationError(
-                f"{path}:{line}: {what} cannot be sent to a server; write INSERT, as pg_dump --inserts "
-                "--no-owner --no-privileges does"
-            )
+            raise DeclarationError(f"{path}:{_line_of(text, found)}: {problem}")
     return Script(str(path), _RESTRICTING.sub("", text))
+
+
+def _line_of(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1
 
 
 def digest_of(scripts: tuple[Script, ...]) -> str:
@@ -118,30 +130,29 @@ def _built_by_one(tenancy: Tenancy, scripts: tuple[Script, ...]) -> Template:
     try:
         run(keeper, "SELECT pg_advisory_lock(%s, %s)", (OF_BUILDERS, number))
         try:
-            parts = _complete(keeper, name)
-            if parts is None:
+            template = _complete(keeper, name)
+            if template is None:
                 drop_all(keeper, [name])
-                parts = _built(tenancy, keeper, name, scripts)
+                template = _built(tenancy, keeper, name, scripts)
         finally:
             run(keeper, "SELECT pg_advisory_unlock(%s, %s)", (OF_BUILDERS, number))
     except BaseException:
         run(keeper, "SELECT pg_advisory_unlock_shared(%s, %s)", (OF_TEMPLATES, number))
         raise
-    return Template(name, parts)
+    return template
 
 
-def _complete(keeper: Connection, name: str) -> Parts | None:
-    """What it is made of, if whoever built it came to the end."""
+def _complete(keeper: Connection, name: str) -> Template | None:
+    """As it was built, if whoever built it came to the end."""
     found = run(
         keeper,
         "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s AND datistemplate",
         (name,),
     ).fetchone()
-    parts: dict[str, str] | None = json.loads(found[0])["parts"] if found is not None and found[0] else None
-    return parts
+    return Template(name, **json.loads(found[0])) if found is not None and found[0] else None
 
 
-def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Script, ...]) -> Parts:
+def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Script, ...]) -> Template:
     run(keeper, f'CREATE ROLE "{name}" NOLOGIN')
     if not tenancy.is_superuser:
         run(keeper, f'GRANT "{name}" TO CURRENT_USER')
@@ -153,7 +164,10 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
         try:
             for script in scripts:
                 _execute(building, script)
-            run(building, "RESET ALL")  # a dump empties the search path
+            (search_path,) = one(building, "SELECT current_setting('search_path')")
+            run(building, "RESET ALL")
+            if search_path in ("", '""', *one(building, "SELECT current_setting('search_path')")):
+                search_path = ""  # a dump empties it
             run(building, _HAND_OVER.replace("{owner}", f'"{name}"'))
             run(building, "ANALYZE")
             run(building, "SET search_path = pg_catalog")
@@ -165,9 +179,12 @@ def _built(tenancy: Tenancy, keeper: Connection, name: str, scripts: tuple[Scrip
     except BaseException:
         drop_all(keeper, [name])
         raise
-    run(keeper, f'COMMENT ON DATABASE "{name}" IS {quoted(json.dumps({"parts": parts}))}')
+    run(
+        keeper,
+        f'COMMENT ON DATABASE "{name}" IS {quoted(json.dumps({"parts": parts, "search_path": search_path}))}',
+    )
     run(keeper, f'ALTER DATABASE "{name}" IS_TEMPLATE true ALLOW_CONNECTIONS false')  # last: it is complete
-    return parts
+    return Template(name, parts, search_path)
 
 
 def _execute(connection: Connection, script: Script) -> None:
@@ -177,7 +194,10 @@ def _execute(connection: Connection, script: Script) -> None:
         at = error.diag.statement_position
         line = f":{script.text.count(chr(10), 0, int(at) - 1) + 1}" if at else ""
         said = error.diag.message_primary or " ".join(str(error).split())
-        hint = (
-            f" ({error.diag.message_detail or error.diag.message_hint})" if error.diag.message_detail else ""
-        )
+        hint = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
+        if missing := _EXTENSION.search(said):
+            hint = (
+                "; gen_random_uuid() needs no extension, so leave the line out if that is all; or install "
+                f"{missing['name']} at a server of yours and name it with url="
+            )
         raise DeclarationError(f"{script.name}{line}: {said}{hint}") from None
