@@ -27,6 +27,7 @@ from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import EvalveError, Interrupted, OptionError
 from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
+from evalve.gate.batches.asked import GATHERED
 from evalve.gate.budget import SharedBudget
 from evalve.host.machine import Machine
 from evalve.options import Options, from_environment, from_mapping, merged
@@ -207,7 +208,7 @@ async def run_recording(
             secrets=secret_values(Environment(os.environ)),
             give_up=give_up,
         )
-        if batches is not None:
+        if batches is not None and outcome.stop_reason != GATHERED:
             for text in batch_notes.left_in_words(batches):
                 progress.note(text)
         return outcome

@@ -167,8 +167,8 @@ async def eval_twice(n, word):
 """
 
 
-def pytest_run(runs: Runs) -> subprocess.Popen[str]:
-    (runs.folder / "eval_both.py").write_text(EVALUATIONS)
+def pytest_run(runs: Runs, evaluations: str = EVALUATIONS) -> subprocess.Popen[str]:
+    (runs.folder / "eval_both.py").write_text(evaluations)
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "--batch", "eval_both.py", "--experiment", "both"],
         cwd=runs.folder,
@@ -227,3 +227,13 @@ def test_a_batch_that_is_cancelled_fails_its_samples_alone_as_the_provider_s(run
     assert out.count("10 failed (provider)") == 2
     assert f"cancelled with its batch {found[0].provider_id}; run again" in out
     assert runs.provider.stats.batches == 1
+
+
+def test_an_evaluation_that_asks_anew_when_it_is_replayed_is_not_gathered_for_ever(runs: Runs) -> None:
+    changed = EVALUATIONS.replace("{word} twice", "{word} {uuid4()}")
+    process = pytest_run(runs, "from uuid import uuid4\n" + changed)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out + err
+    # the first turn of one of them twice, for its replay asked for something else
+    assert (runs.provider.stats.batches, runs.provider.stats.batched) == (3, 40)
+    assert "10 samples are non-deterministic" in err

@@ -51,6 +51,8 @@ async def submit_async(
 ) -> str:
     """`submit` for async code."""
     lines = lines_of(requests, api_key=api_key, base_url=base_url)
+    if why := gating.house().batches().takes(lines[0].call, lines[0].request):
+        raise OptionError(f"request {lines[0].custom_id!r} cannot go in a batch: {why}")
     at = desk()
     digest = digest_of(line.request.url.encode() + line.request.body for line in lines)
     batch = _submitted_before(at, digest) or _promised(at, lines, name, digest)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evalve import gating
 from evalve.batches.desk import desk
-from evalve.contracts import Progress, Tally
+from evalve.contracts import Tally
 from evalve.gate.batches.store import BatchRow
 from evalve.gate.batches.words import batch_in_words
 
@@ -22,14 +22,23 @@ if TYPE_CHECKING:
 
 
 def gather_in_batches(items: Sequence[pytest.Item], tell: Callable[[str], None]) -> None:
-    """Return when everything that the items ask for is in the cache, or has failed."""
-    queue = gating.house().batches()
-    while True:
-        with queue.gathering() as gathered:
+    """Return when everything that the items ask for is in the cache, or has failed.
+
+    An item that asks for something else when it is replayed would do so for ever: it is left to its turn, in
+    which its samples wait, and are not replayed.
+    """
+    queue, is_replay = gating.house().batches(), False
+    while items:
+        left: list[pytest.Item] = []
+        with queue.gathering(is_replay=is_replay) as gathered:
             for item, following in zip_longest(items, items[1:]):
+                changed = gathered.changed
                 _run_quietly(item, following or items[0])
+                if gathered.changed == changed:
+                    left.append(item)
         if not gathered.waited_for:
             return
+        items, is_replay = left, True
         for batch in asyncio.run(_collected(gathered.open, tell)):
             if batch.is_cancelled:
                 queue.fail_cancelled(batch)
@@ -63,12 +72,18 @@ async def _collected(intents: Sequence[str], tell: Callable[[str], None]) -> lis
         raise
 
 
-class _Silent:
-    """Progress of runs that only say what they ask for."""
+class Quietly:
+    """Progress of runs that only say what they ask for; a note is told once, however often they run."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
 
     def started(self, tally: Tally) -> None: ...
-    def note(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
     def finished(self, tally: Tally) -> None: ...
-
-
-SILENT: Progress = _Silent()

@@ -142,7 +142,8 @@ class _Teller:
         if not self._is_quiet and self._told.get(batch.intent) != what and batch.state != "collected":
             self._told[batch.intent] = what
             told = batch_in_words(batch, batch.intent)
-            sys.stderr.write(f"evalve: {batch.count:,} requests wait for {told}\n")
+            count = f"{batch.count:,} request{'s wait' if batch.count != 1 else ' waits'}"
+            sys.stderr.write(f"evalve: {count} for {told}\n")
 
 
 def now(store: BatchStore, batch: BatchRow) -> BatchNow:

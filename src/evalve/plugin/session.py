@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
-from evalve.batches.gathering import SILENT, gather_in_batches
+from evalve.batches.gathering import Quietly, gather_in_batches
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
@@ -76,8 +76,8 @@ class EvalveSession:
         self._is_checked = False
         self._passes: dict[str, tuple[int, Counter[str]]] = {}
         """Of items that ran before their turn, for the sake of batches that they share: samples and calls."""
-        self._gathers = False
-        """Whether items only say what they ask for, and are run again when the answers are there."""
+        self._gathers: Progress | None = None
+        """Where items only say what they ask for, and are run again when the answers are there."""
         self._exitstatus = 0
         self._task: asyncio.Task[Any] | None = None
         self._runner: asyncio.Runner | None = None
@@ -267,13 +267,14 @@ class EvalveSession:
             and self._settings.options_for(evaluation).batch == "on"
         ]
         if len(batched) > 1 and not self._refused:
-            self._gathers = True
+            tell = self.showing(self._settings.options_for_any()).note
+            self._gathers = Quietly(tell)
             try:
-                gather_in_batches(batched, tell=self.showing(self._settings.options_for_any()).note)
+                gather_in_batches(batched, tell=tell)
             except EvalveError as error:
                 pytest.exit(f"evalve: {error}", returncode=int(pytest.ExitCode.TESTS_FAILED))
             finally:
-                self._gathers = False
+                self._gathers = None
 
     def item_function(self, item: pytest.Function, declared: Callable[..., Any]) -> Callable[..., Any]:
         """What pytest calls in place of the declared function: it raises the verdict inside the call."""
@@ -425,7 +426,7 @@ class EvalveSession:
             outcome = await wiring.run_recording(
                 runnable,
                 store=store,
-                progress=progress or (SILENT if self._gathers else self.showing(options)),
+                progress=progress or self._gathers or self.showing(options),
                 folder=self._folder,
                 give_up=None if self._worker is not None else self._give_up,
                 purse=self.spending.purse if budget is None else None,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalve.errors import OptionError
-from evalve.evaluators import valid_tool_schemas
+from evalve.evaluators import ToolCall, tool_schema_valid, valid_tool_schemas
 
 PROPERTIES: dict[str, Any] = {
     "query": {"type": "string", "description": "what to look for"},
@@ -178,4 +178,18 @@ def test_no_tools_and_unknown_providers() -> None:
 
 
 def test_tools_that_the_provider_runs_itself_are_left_out() -> None:
-    assert problems(tool(), {"type": "web_search_20250305", "name": "web_search"}) == []
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    assert problems(tool(), search) == problems(search) == []
+    assert tool_schema_valid([ToolCall("web_search", {"query": "cats"})], [tool(), search]).value == 1.0
+    assert tool_schema_valid([ToolCall("web_fetch", {})], [tool(), search]).value == 0.0
+
+
+def test_a_schema_under_a_misspelt_key_is_no_tool_without_arguments() -> None:
+    found = problems({"name": "now", "description": "The time.", "input_shema": {"type": "object"}})
+    assert found == ["now: it has no schema, but 'input_shema'; did you mean 'input_schema'?"]
+
+
+def test_a_default_is_of_the_type_that_it_stands_beside() -> None:
+    limit = {"type": ["integer", "null"], "default": "five", "description": "how many"}
+    found = problems(tool(properties={"query": {"type": "string", "description": "what"}, "limit": limit}))
+    assert found == ["search: properties.limit: the default 'five' is not of type ['integer', 'null']"]

@@ -174,6 +174,7 @@ def test_requests_may_stand_as_their_provider_writes_them(provider: Started) -> 
         ([{"prompt": "x"}], "request '0' cannot be read; write it as"),
         ([requests(1)[0], requests(1)[0]], "two requests have the custom_id 'tc-0'"),
         ([{"params": {"model": "claude-x", "stream": True}}], "asks for a stream"),
+        ([{"model": "openai-compatible/m@http://127.0.0.1:9/v1", "prompt": "x"}], "batches need a key"),
         (
             [{"model": CLAUDE, "prompt": "x"}, {"model": "openai/gpt-5", "prompt": "x"}],
             "the requests go to several places",

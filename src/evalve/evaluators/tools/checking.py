@@ -12,7 +12,7 @@ from evalve import metrics
 from evalve.errors import OptionError
 from evalve.evaluators.declaring import evaluator
 from evalve.evaluators.json_schemas import imported
-from evalve.evaluators.tools.definitions import ToolDefinition, definitions, referred_to
+from evalve.evaluators.tools.definitions import ToolDefinition, definitions, provided_names, referred_to
 from evalve.evaluators.tools.schemas import standard_types
 from evalve.jsontext import as_text
 from evalve.options import suggestion
@@ -20,6 +20,7 @@ from evalve.records import Score
 
 _ACCURACY = (metrics.accuracy,)
 _MOST_IN_REASON = 5
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _LONGEST_PATH = 12
 
 
@@ -107,7 +108,7 @@ def tool_problems(tools: Any, provider: str | Sequence[str] | None = None) -> li
             raise OptionError(f"provider={name!r} is not known{hint}")
     found = definitions(tools)
     if not found:
-        return [Problem("tools", "", "there is none")]
+        return [] if provided_names(tools) else [Problem("tools", "", "there is none")]
     problems: list[Problem] = list(_of_all(found))
     for place, tool in enumerate(found):
         problems += _of_tool(tool, place, asked or [tool.shape])
@@ -135,6 +136,10 @@ def _of_tool(tool: ToolDefinition, place: int, providers: Sequence[str]) -> Iter
         yield Problem(shown, "", "it has no description, which is what a model chooses by")
     for provider in providers:
         yield from _of_provider(tool, shown, provider)
+    if tool.misspelt:
+        hint = suggestion(tool.misspelt, ("input_schema", "parameters"))
+        yield Problem(shown, "", f"it has no schema, but {tool.misspelt!r}{hint}")
+        return
     if tool.schema is None and tool.shape in ("openai", "gemini", "plain"):
         if "anthropic" in providers:
             yield Problem(shown, "", "anthropic needs an input_schema, also of a tool without arguments")
@@ -232,6 +237,8 @@ def _of_part(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
         yield "its enum has no values"
     elif "default" in one and isinstance(allowed, list) and one["default"] not in allowed:
         yield f"the default {as_text(one['default'])} is none of the enum"
+    elif "default" in one and not _is_of_type(one["default"], one):
+        yield f"the default {as_text(one['default'])} is not of type {as_text(one['type'])}"
     reference = one.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/") and referred_to(whole, reference) is None:
         yield f"it refers to {reference}, which is not there"
@@ -239,6 +246,19 @@ def _of_part(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
         re.compile(one["pattern"] if isinstance(one.get("pattern"), str) else "")
     except re.error as error:
         yield f"its pattern is not a regular expression: {error}"
+
+
+def _is_of_type(value: Any, schema: Mapping[str, Any]) -> bool:
+    names = schema.get("type")
+    asked = [names] if isinstance(names, str) else names
+    if (
+        not isinstance(asked, list)
+        or not {*map(str, asked)} <= _TYPES
+        or (value is None and schema.get("nullable"))
+    ):
+        return True  # said elsewhere
+    validator = imported("valid_tool_schemas").Draft202012Validator
+    return bool(validator({"type": asked}).is_valid(value))
 
 
 def _of_json_schema(schema: Mapping[str, Any], shown: str) -> Iterator[Problem]:

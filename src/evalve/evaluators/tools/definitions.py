@@ -22,6 +22,8 @@ class ToolDefinition:
     shape: Shape = "plain"
     strict: bool = False
     """Whether the provider binds the arguments to the schema."""
+    misspelt: str = ""
+    """Of a tool without a schema, the key of what looks like one."""
 
 
 def definitions(tools: Any) -> list[ToolDefinition]:
@@ -40,6 +42,19 @@ def definitions(tools: Any) -> list[ToolDefinition]:
             f" got {as_text(tools)[:200]}"
         )
     return [found for tool in tools for found in _in(tool)]
+
+
+def provided_names(tools: Any) -> list[str]:
+    """Tools without a schema that are offered all the same: the provider's own, and those for text."""
+    listed = [tools] if isinstance(tools, Mapping) else tools
+    return [
+        tool["name"]
+        for tool in (listed if isinstance(listed, Sequence) else ())
+        if isinstance(tool, Mapping)
+        and tool.get("type", "function") != "function"
+        and isinstance(tool.get("name"), str)
+        and "input_schema" not in tool
+    ]
 
 
 def _of_schema(name: str, tool: Mapping[str, Any]) -> ToolDefinition:
@@ -83,13 +98,26 @@ def _in(tool: Any) -> Iterator[ToolDefinition]:
     elif tool.get("type") == "function":
         yield _openai(tool, strict=bool(tool.get("strict")))
     elif tool.get("type") != "custom":
-        yield ToolDefinition(tool.get("name"), tool.get("parameters"), tool.get("description"))
+        schema, misspelt = tool.get("parameters"), _misspelt(tool)
+        yield ToolDefinition(tool.get("name"), schema, tool.get("description"), misspelt=misspelt)
 
 
 def _openai(function: Mapping[str, Any], *, strict: bool) -> ToolDefinition:
+    schema, misspelt = function.get("parameters"), _misspelt(function)
     return ToolDefinition(
-        function.get("name"), function.get("parameters"), function.get("description"), "openai", strict
+        function.get("name"), schema, function.get("description"), "openai", strict, misspelt
     )
+
+
+def _misspelt(tool: Mapping[str, Any]) -> str:
+    if tool.get("parameters") is not None:
+        return ""
+    looks = (
+        str(key)
+        for key, one in tool.items()
+        if isinstance(one, Mapping) and {"type", "properties"} & one.keys()
+    )
+    return next((key for key in looks if key != "cache_control"), "")
 
 
 def referred_to(schema: Any, reference: str) -> Any:

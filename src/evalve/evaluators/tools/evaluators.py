@@ -9,7 +9,7 @@ from typing import Any, Literal
 from evalve import metrics
 from evalve.errors import OptionError
 from evalve.evaluators.declaring import evaluator
-from evalve.evaluators.tools.definitions import definitions
+from evalve.evaluators.tools.definitions import definitions, provided_names
 from evalve.evaluators.tools.examining import Examination, Mode, Standard, examine
 from evalve.evaluators.tools.misses import (
     OF_ARGUMENTS,
@@ -176,7 +176,7 @@ def _match(made: Sequence[ToolCall], found: Examination) -> Score:
 
 
 def _schema_valid(made: Sequence[ToolCall], tools: Any) -> Score:
-    bad = invalid_calls(made, definitions(tools))
+    bad = invalid_calls(made, definitions(tools), provided_names(tools))
     value = 1 - len(bad) / len(made) if made else 1.0
     misses = [miss for _, found in bad for miss in found]
     return Score("tool_schema_valid", value, _MEAN, {**_told(made), **noted(misses)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,16 +27,17 @@ _MOST_PER_CALL = 10
 
 
 def invalid_calls(
-    calls: Sequence[ToolCall], tools: Sequence[ToolDefinition]
+    calls: Sequence[ToolCall], tools: Sequence[ToolDefinition], provided: Collection[str] = ()
 ) -> list[tuple[ToolCall, list[Miss]]]:
-    """The calls that do not fit, each with what is wrong."""
+    """The calls that do not fit, each with what is wrong; of `provided` tools nobody knows a schema."""
     for place, tool in enumerate(tools, 1):
         if not isinstance(tool.name, str) or not tool.name:
             raise OptionError(
                 f"tools=: tool {place} has no name; valid_tool_schemas(tools) tells what is wrong"
             )
     by_name = {tool.name: tool for tool in tools}
-    found = [(call, list(_misses(call, by_name))) for call in calls]
+    known = [call for call in calls if call.name in by_name or call.name not in provided]
+    found = [(call, list(_misses(call, by_name))) for call in known]
     return [(call, misses) for call, misses in found if misses]
 
 

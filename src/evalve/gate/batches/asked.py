@@ -20,6 +20,10 @@ class Gathered:
     """Their batches, whatever has become of them since."""
     open: list[str] = field(default_factory=list)
     """Those of them that are not collected."""
+    is_replay: bool = False
+    """Whether the runs have stopped before: then what they ask for at a place is known."""
+    changed: int = 0
+    """Calls of a replay that ask for something else than before. They are in no batch."""
 
 
 Found = Literal["", "uncounted", "counted"]

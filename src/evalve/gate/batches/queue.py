@@ -75,13 +75,13 @@ class BatchQueue:
     # -- several runs, one after another, that share their batches
 
     @contextmanager
-    def gathering(self) -> Iterator[Gathered]:
+    def gathering(self, *, is_replay: bool = False) -> Iterator[Gathered]:
         """In the block, runs stop when all of their samples wait; behind it, their calls are promised.
 
         What is yielded then has the batches that they wait for: new ones, which nobody has submitted yet, and
         those of earlier runs.
         """
-        gathered = self._gathered = Gathered()
+        gathered = self._gathered = Gathered(is_replay=is_replay)
         self.is_gathering = True
         try:
             yield gathered
@@ -161,6 +161,10 @@ class BatchQueue:
                 return answered_now(run, Delivery("cancelled", self._cancelled[asked.key]))
             if intent is None and self.store.times_batched(asked.key) >= _MOST_BATCHES:
                 return answered_now(run, Delivery("live", "earlier batches"))
+            replay = self._gathered if self._gathered is not None and self._gathered.is_replay else None
+            if intent is None and replay is not None and self._was_other(asked):
+                replay.changed += 1
+                return Waiter(run, "")  # nobody answers: the run stops, and asks in its own turn
             if intent is None:
                 self._report_if_changed(asked, run)
                 draft, full = self._draft_for(asked)
@@ -215,13 +219,16 @@ class BatchQueue:
                 self._waiting.pop(key, None)
 
     def _report_if_changed(self, asked: Asked, run: RunBatches) -> None:
-        place = (asked.attempt, asked.place)
-        known, _ = self._unrecorded.get(place, (asked.key, False))
-        if known != asked.key:
-            del self._unrecorded[place]
+        if self._was_other(asked):
+            known, _ = self._unrecorded.pop((asked.attempt, asked.place))
             run.changed += 1
             self.store.note_recorded([known])
             run.tell_changed()
+
+    def _was_other(self, asked: Asked) -> bool:
+        """Whether the sample asked for something else at this place before it was stopped."""
+        known, _ = self._unrecorded.get((asked.attempt, asked.place), (asked.key, False))
+        return known != asked.key
 
     def found(self, attempt: str, place: int, key: str) -> Found:
         """A replayed sample has its answer from the cache: whether it came for it, and who has counted it."""
