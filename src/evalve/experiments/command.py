@@ -46,8 +46,13 @@ def names_experiments(words: Sequence[str], configuration: Configuration) -> boo
     return bool(suggestion(words[0], known) or (runnable_names(document) and not is_file))
 
 
-def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
-    """Runs what the arguments name; the exit code, and what to tell afterwards."""
+def run_command(
+    arguments: Sequence[str], configuration: Configuration, typed: Sequence[str]
+) -> tuple[int, Iterator[str]]:
+    """Runs what the arguments name; the exit code, and what to tell afterwards.
+
+    `typed` is the whole command, with `--config` and `--env-file`, which have been read: it goes on.
+    """
     said = parsed(arguments)
     assert configuration.document is not None
     environ = Environment(os.environ)
@@ -87,7 +92,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
             progress.note(note)
         ended = run_all(planned, progress=progress, folder=folder, orders=orders, watcher=outputs)
     code = exit_code(ended)
-    again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
+    again = shlex.join(["evalve", *without_fresh(typed)]) if code == INTERRUPTED else None
     return code, _summary(ended, again)
 
 
