@@ -470,6 +470,7 @@ def test_the_schema_accepts_what_is_valid_and_refuses_what_is_not() -> None:
     jsonschema.Draft202012Validator.check_schema(schema.schema())
 
     assert list(check.iter_errors(yaml.safe_load(VALID))) == []
+    assert list(check.iter_errors(yaml.safe_load(VALID.replace("limit: 3", "limit: null")))) == []
     for was, now in (
         ("concurrency: 5", "concurency: 5"),
         ("evaluation_mode: agent", "evaluation_mode: agents"),
