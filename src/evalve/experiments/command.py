@@ -16,6 +16,7 @@ from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, check_gates_of, declared_named, runnable_names
+from evalve.experiments.models import missing_key
 from evalve.experiments.ordering import Order
 from evalve.experiments.outputs import OutputFolder
 from evalve.experiments.overriding import with_model_keys
@@ -69,6 +70,10 @@ def run_command(
         planned += _planned(declared, settings, environ)
         agents = [one.name for one in declared.asked]
         orders[settings.experiment] = Order.of(declared.entry, configuration.document, agents)
+        if declared.judge is not None and any(one.is_agent for one in declared.asked):
+            # told before agents have worked for it: they may take long
+            missing = missing_key(declared.judge, environ)
+            notes += [f"{name}: the judge {missing}; answers are kept until then"] if missing else []
         if past_us := [one.name for one in declared.asked if one.calls_past_us]:
             notes.append(f"{', '.join(dict.fromkeys(past_us))}: {LOST_WITHOUT_GATEWAY}")
     if said.options.budget_usd is not None:  # for all of them together
