@@ -25,7 +25,7 @@ from evalve.secrecy import Environment
 from evalve.show.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
 from evalve.show.comparison_text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
-from evalve.show.exporting import Rows, export, jsonl_lines
+from evalve.show.exporting import Rows, export, json_lines, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.markdown import show_markdown
@@ -297,8 +297,10 @@ def _export(said: argparse.Namespace) -> int:
             rows = Rows(
                 store, said.name, evaluation=said.evaluation, canonical=said.canonical, traces=said.trace
             )
-            sys.stdout.writelines(jsonl_lines(rows))
+            sys.stdout.writelines(json_lines(rows) if said.json else jsonl_lines(rows))
             return OK
+        if said.json:
+            raise OptionError("--json writes to standard output, and -o says a file: say one")
         path = Path(said.output)
         count = export(
             store,
