@@ -210,6 +210,12 @@ def test_export_writes_a_file_or_lines_on_stdout(records: Path, capsys: pytest.C
     assert main(["export", "baseline"]) == 0
     assert capsys.readouterr().out == (records / "x.jsonl").read_text(encoding="utf-8")
 
+    assert main(["export", "baseline", "-o", "x.json"]) == 0
+    assert capsys.readouterr().out == "wrote 10 rows to x.json\n"
+    assert main(["export", "baseline", "--json"]) == 0
+    assert capsys.readouterr().out == (records / "x.json").read_text(encoding="utf-8")
+    assert main(["export", "baseline", "--json", "-o", "x.json"]) == 4
+
 
 def test_rename_and_delete(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rename", "baseline", "reference"]) == 0

@@ -220,6 +220,7 @@ def _add_keeping(verbs: Verbs) -> None:
     export.add_argument(
         "-o", "--output", metavar="FILE", default="-", help=".json, .jsonl, .csv, .parquet; - for JSONL here"
     )
+    export.add_argument("--json", action="store_true", help="here, as one JSON array")
     export.add_argument("--evaluation", metavar="E", help=_EVALUATION_HELP)
     export.add_argument(
         "--canonical", action="store_true", help="no times and no experiment's name, sorted: for diff"

@@ -25,7 +25,7 @@ from evalve.secrecy import Environment
 from evalve.show.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
 from evalve.show.comparison_text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
-from evalve.show.exporting import Rows, export, jsonl_lines
+from evalve.show.exporting import Rows, export, json_lines, jsonl_lines
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
 from evalve.show.markdown import show_markdown
@@ -67,7 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return OK if stop.code in (None, OK) else USAGE
 
 
-def _command(arguments: list[str]) -> int:
+def _command(typed: list[str]) -> int:
+    arguments = typed
     if "simulate" not in arguments:  # whose own file is another one
         arguments = _with_environment(arguments)
     place = _place_of_verb(arguments)
@@ -83,7 +84,7 @@ def _command(arguments: list[str]) -> int:
             print(f"evalve: {visible(text)}", file=sys.stderr)
     if verb == "run":
         # everything after `run` belongs to pytest, which knows options that argparse does not
-        return _run(command_line().parse_args(arguments[: place + 1]), arguments[place + 1 :])
+        return _run(command_line().parse_args(arguments[: place + 1]), arguments[place + 1 :], typed)
     if verb == "simulate":
         return _simulate(arguments[place + 1 :])
     _refuse_unknown("command", verb, ["run", *_VERBS, "simulate"])
@@ -128,7 +129,7 @@ def _with_environment(arguments: list[str]) -> list[str]:
     return rest
 
 
-def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
+def _run(said: argparse.Namespace, passed_on: list[str], typed: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in passed_on):
         command_line().parse_args(["run", "--help"])
     storage = [f"--evalve-storage={said.storage}"] if said.storage else []
@@ -140,7 +141,7 @@ def _run(said: argparse.Namespace, passed_on: list[str]) -> int:
 
         configuration = read_configuration(Path.cwd())
         if command.names_experiments(words, configuration):
-            code, lines = command.run_command([*passed_on, *storage], configuration)
+            code, lines = command.run_command([*passed_on, *storage], configuration, typed)
             _print(lines)
             return code
     code = run_pytest([*passed_on, *storage])
@@ -296,8 +297,10 @@ def _export(said: argparse.Namespace) -> int:
             rows = Rows(
                 store, said.name, evaluation=said.evaluation, canonical=said.canonical, traces=said.trace
             )
-            sys.stdout.writelines(jsonl_lines(rows))
+            sys.stdout.writelines(json_lines(rows) if said.json else jsonl_lines(rows))
             return OK
+        if said.json:
+            raise OptionError("--json writes to standard output, and -o says a file: say one")
         path = Path(said.output)
         count = export(
             store,

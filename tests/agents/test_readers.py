@@ -32,6 +32,12 @@ def test_json_is_read_from_its_first_brace_with_usage_cost_and_turns() -> None:
     assert read("json", output) == Reading(answer="42", turns=3, cost_usd=0.5, usage=Usage(input_tokens=7))
 
 
+def test_braces_in_a_warning_are_read_over() -> None:
+    assert read("json", 'using {model}\n{"step": 1}\n{"answer": "42"}\n').answer == "42"
+    cut_off = '{"steps": [\n  {"answer": "a guess"}\n'
+    assert read("json", cut_off).fault is not None
+
+
 def test_a_field_may_be_a_path_and_its_value_anything() -> None:
     assert read("json", '{"result": {"value": [1, 2]}}', field="result.value").answer == "[1, 2]"
 

@@ -9,6 +9,7 @@ import pytest
 
 from evalve.errors import OptionError
 from evalve.experiments.document import Document, read_document
+from evalve.experiments.resolving import entry_of
 
 
 def write(path: Path, text: str) -> Path:
@@ -54,6 +55,18 @@ def test_merge_keys_of_yaml_work(tmp_path: Path) -> None:
     document = read(tmp_path, "experiments:\n  a: &a {limit: 3}\n  b:\n    <<: *a\n    repeat: 2\n")
 
     assert document.section("experiments")["b"] == {"limit": 3, "repeat": 2}
+
+
+def test_a_key_without_a_value_takes_away_what_an_entry_takes_over(tmp_path: Path) -> None:
+    path = tmp_path / "evalve.yaml"
+    path.write_text(
+        "experiments:\n"
+        "  full: {judge_model: j, limit: 5, repeat: 2}\n"
+        "  middle: {extends: full, judge_model: null}\n"
+        "  whole: {extends: middle, limit: }\n"
+    )
+
+    assert entry_of(read_document(path), "experiments", "whole").values == {"repeat": 2}
 
 
 def test_a_file_extends_another_entry_by_entry(tmp_path: Path) -> None:

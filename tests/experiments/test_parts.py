@@ -138,6 +138,8 @@ async def test_what_no_answer_can_be_is_told_before_anybody_is_asked(tmp_path: P
 
     with pytest.raises(DatasetError, match=r"\{a\} is False, and exact_match compares texts"):
         await task.evaluate(q="Is it?", a=False)  # as YAML reads `a: no`
+    with pytest.raises(DatasetError, match=r"\{a\} has no value in this row, and exact_match compares"):
+        await task.evaluate(q="Is it?", a=None)
 
 
 async def test_evaluators_are_called_with_what_each_asks_for(tmp_path: Path) -> None:

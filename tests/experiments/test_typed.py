@@ -43,7 +43,7 @@ def test_a_mistake_is_told_with_the_flag_that_was_typed(
     configuration: Configuration, flags: str, message: str
 ) -> None:
     with pytest.raises(OptionError) as caught:
-        run_command(["full", *flags.split()], configuration)
+        run_command(["full", *flags.split()], configuration, [])
 
     assert message in str(caught.value)
 

@@ -312,6 +312,19 @@ def test_scores_of_ones_own_function_may_have_any_name(tmp_path: Path) -> None:
     assert problems_of(tmp_path, VALID.replace("metrics: [exact_match]", own)) == []
 
 
+def test_a_judge_without_a_key_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = VALID.replace("metrics: [exact_match]", "judge_model: openai/gpt-5-mini")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    without = validated(tmp_path, text)
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    with_key = validated(tmp_path, text)
+
+    assert (without.errors, with_key.errors) == ([], [])
+    told = "experiments.full: openai/gpt-5-mini needs an API key: set OPENAI_API_KEY"
+    assert told in [one.text for one in without.warnings]
+    assert told not in [one.text for one in with_key.warnings]
+
+
 def test_a_program_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
     report = validated(tmp_path, VALID.replace("[python3", "[no-such-program"))
     assert report.is_valid
@@ -470,6 +483,7 @@ def test_the_schema_accepts_what_is_valid_and_refuses_what_is_not() -> None:
     jsonschema.Draft202012Validator.check_schema(schema.schema())
 
     assert list(check.iter_errors(yaml.safe_load(VALID))) == []
+    assert list(check.iter_errors(yaml.safe_load(VALID.replace("limit: 3", "limit: null")))) == []
     for was, now in (
         ("concurrency: 5", "concurency: 5"),
         ("evaluation_mode: agent", "evaluation_mode: agents"),

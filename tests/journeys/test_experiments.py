@@ -212,8 +212,8 @@ def test_another_file_is_named_by_config(project: Project, provider: Simulator) 
 def test_ctrl_c_stops_all_of_them_and_says_how_to_go_on(project: Project) -> None:
     with Simulator(Behaviour(latency=Latency(median_s=0.3))).start_in_thread() as provider:
         environ = prepared(project, provider)
-        command = ("-m", "evalve", "run", "full", "--concurrency", "2", "--model", "sim", "--model", "other")
-        with project.started(*command, **environ) as running:
+        said = "--config evalve.yaml --concurrency 2 --model sim --model other"
+        with project.started("-m", "evalve", "run", "full", *said.split(), **environ) as running:
             running.has_written("Completed 2/20 samples (full: sums[other])", "err")
             running.interrupt()
             ended = running.end()
@@ -221,7 +221,7 @@ def test_ctrl_c_stops_all_of_them_and_says_how_to_go_on(project: Project) -> Non
 
     assert ended.code == 2
     assert ended.err.count("stopping: ") == 1
-    assert "interrupted; what was done is saved. To go on: evalve run full --concurrency 2" in ended.out
+    assert f"interrupted; what was done is saved. To go on: evalve run full {said}" in ended.out
     assert again.code == 0
     assert len(project.records("full")) == 40
     assert provider.stats.requests == 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from evalve.agents.spec import Event, Fault, Reader, Reading, Usage
@@ -14,6 +15,8 @@ MOST_CHARACTERS = 1_000_000
 FORMATS = ("last_line", "whole", "json", "jsonl", "regex")
 _MOST = 1e15
 """More tokens or USD than that are a mistake of the program, or no number at all."""
+_BEGINS_LINE = re.compile(r"^\{", re.MULTILINE)
+_MOST_TRIED = 50
 _USAGE_NAMES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests")
 
 
@@ -130,14 +133,24 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def _from_json(text: str, field: str) -> Reading:
-    """From the first brace: warnings may come before it."""
-    start = text.find("{")
+    """From the first brace, else from the first that begins a line and an object: warnings come before it."""
+    first = text.find("{")
+    if first < 0:
+        return Reading(fault=Fault("agent", "its output has no JSON object in it"))
+    reading = _object_at(text, first, field)
+    for begin in islice(_BEGINS_LINE.finditer(text, first + 1), _MOST_TRIED):
+        if reading.fault is None:
+            break
+        other = _object_at(text, begin.start(), field)
+        reading = reading if other.fault is not None else other
+    return reading
+
+
+def _object_at(text: str, start: int, field: str) -> Reading:
     try:
-        value, _ = json.JSONDecoder().raw_decode(text[start:]) if start >= 0 else (None, 0)
+        value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         return Reading(fault=Fault("agent", f"its output is no JSON: {error}"))
-    if not isinstance(value, dict):
-        return Reading(fault=Fault("agent", "its output has no JSON object in it"))
     if _found(value, field) is None and not value.get("error"):
         return Reading(fault=Fault("agent", f"the JSON that it printed has no {field!r}"))
     return reading_of(value, field)

@@ -49,6 +49,11 @@ class Task:
     def _expected(self, template: str, row: Mapping[str, Any]) -> Any:
         """Before anybody is asked: what no answer could be is a mistake in the dataset."""
         expected = expected_of(template, row)
+        needing = [one.name for one in self.scorers if one.needs_expected and not one.takes_calls]
+        if expected is None and needing:
+            raise DatasetError(
+                f"expected: {template} has no value in this row, and {needing[0]} compares the answer with it"
+            )
         comparing = [scorer.name for scorer in self.scorers if scorer.compares_texts]
         if isinstance(expected, bool) and comparing:
             raise DatasetError(

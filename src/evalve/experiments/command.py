@@ -16,6 +16,7 @@ from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
 from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, check_gates_of, declared_named, runnable_names
+from evalve.experiments.models import missing_key
 from evalve.experiments.ordering import Order
 from evalve.experiments.outputs import OutputFolder
 from evalve.experiments.overriding import with_model_keys
@@ -46,8 +47,13 @@ def names_experiments(words: Sequence[str], configuration: Configuration) -> boo
     return bool(suggestion(words[0], known) or (runnable_names(document) and not is_file))
 
 
-def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple[int, Iterator[str]]:
-    """Runs what the arguments name; the exit code, and what to tell afterwards."""
+def run_command(
+    arguments: Sequence[str], configuration: Configuration, typed: Sequence[str]
+) -> tuple[int, Iterator[str]]:
+    """Runs what the arguments name; the exit code, and what to tell afterwards.
+
+    `typed` is the whole command, with `--config` and `--env-file`, which have been read: it goes on.
+    """
     said = parsed(arguments)
     assert configuration.document is not None
     environ = Environment(os.environ)
@@ -64,6 +70,10 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
         planned += _planned(declared, settings, environ)
         agents = [one.name for one in declared.asked]
         orders[settings.experiment] = Order.of(declared.entry, configuration.document, agents)
+        if declared.judge is not None and any(one.is_agent for one in declared.asked):
+            # told before agents have worked for it: they may take long
+            missing = missing_key(declared.judge, environ)
+            notes += [f"{name}: the judge {missing}; answers are kept until then"] if missing else []
         if past_us := [one.name for one in declared.asked if one.calls_past_us]:
             notes.append(f"{', '.join(dict.fromkeys(past_us))}: {LOST_WITHOUT_GATEWAY}")
     if said.options.budget_usd is not None:  # for all of them together
@@ -87,7 +97,7 @@ def run_command(arguments: Sequence[str], configuration: Configuration) -> tuple
             progress.note(note)
         ended = run_all(planned, progress=progress, folder=folder, orders=orders, watcher=outputs)
     code = exit_code(ended)
-    again = shlex.join(["evalve", "run", *without_fresh(arguments)]) if code == INTERRUPTED else None
+    again = shlex.join(["evalve", *without_fresh(typed)]) if code == INTERRUPTED else None
     return code, _summary(ended, again)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,20 @@ class Asked:
             key: expanded(value, environ, where=f"{self.entry.where(key)}: models.{self.name}: {key}")
             for key, value in self.entry.values.items()
         }
+
+
+def missing_key(asked: Asked, environ: Mapping[str, str]) -> str | None:
+    """What to set before an API model can be asked, in words; an unset `${VARIABLE}` is told elsewhere."""
+    name = asked.full_name
+    if asked.is_agent or name is None:
+        return None
+    with suppress(OptionError):
+        said = asked.expanded(environ)
+        key, address = said.get("api_key"), said.get("base_url")
+        target = target_of(name, environ=environ, api_key=key, base_url=address)
+        if target.lacks_key:
+            return f"{name} needs an API key: set {target.provider.key_variable}"
+    return None
 
 
 def asked_named(document: Document, name: str, *, where: Place | str, who: str) -> Asked:

@@ -52,7 +52,10 @@ class Entry:
 
 
 def entry_of(document: Document, section: str, name: Any, *, below: tuple[Any, ...] = ()) -> Entry:
-    """The entry over those that it extends, in their order: the first that says something wins."""
+    """The entry over those that it extends, in their order: the first that says something wins.
+
+    A key without a value takes away what the others say.
+    """
     own = document.section(section).get(name)
     place = document.place(section, name)
     values, places = _own(document, section, name, own)
@@ -73,7 +76,8 @@ def entry_of(document: Document, section: str, name: Any, *, below: tuple[Any, .
         under = entry_of(document, section, base, below=(*below, name))
         values = {**under.values, **values}
         places = {**under.places, **places}
-    return Entry(section, str(name), place, values, places)
+    said = {key: value for key, value in values.items() if value is not None}
+    return Entry(section, str(name), place, said, {key: places[key] for key in said})
 
 
 def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[str, Any], dict[str, Place]]:
@@ -86,7 +90,7 @@ def _own(document: Document, section: str, name: Any, entry: Any) -> tuple[dict[
         raise OptionError(f"{where}: {section}.{name} must be a mapping of names to values; got {kind}")
     for key, value in (entry or {}).items():
         first = first_name(section, str(key))
-        if first != "extends" and value is not None:
+        if first != "extends":
             values[first] = value
             places[first] = document.place(section, name, key)
     return values, places

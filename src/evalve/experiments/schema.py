@@ -25,7 +25,11 @@ FILE = "evalve.schema.json"
 
 def schema() -> dict[str, Any]:
     options = {key: _described(option_schema(one), one.help) for key, one in option_keys().items()}
-    experiment = {**options, **_properties(EXPERIMENT)}
+    experiment = {
+        key: _or_nothing(one)
+        for key, one in {**options, **_properties(EXPERIMENT)}.items()
+        if key != "extends"
+    } | {"extends": _properties(EXPERIMENT)["extends"]}
     model = {
         "anyOf": [
             TEXT.schema,
@@ -76,6 +80,12 @@ def _required(table: Table) -> dict[str, Any]:
 
 def _mapping(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _or_nothing(schema: dict[str, Any]) -> dict[str, Any]:
+    """A key without a value takes away what an experiment takes over."""
+    own = dict(schema)
+    return _described({"anyOf": [own, {"type": "null"}]}, own.pop("description"))
 
 
 def _by_name(entry: Any) -> dict[str, Any]:

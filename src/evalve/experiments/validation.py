@@ -18,7 +18,7 @@ from evalve.experiments.configuration import configuration_file
 from evalve.experiments.conversations import MODE, row_problems
 from evalve.experiments.declared import Declared, dataset_named, declared_named
 from evalve.experiments.document import Document, Place, read_document
-from evalve.experiments.models import asked_named
+from evalve.experiments.models import asked_named, missing_key
 from evalve.experiments.problems import Problem, is_sound, own_problems
 from evalve.experiments.resolving import Entry, entry_of
 from evalve.experiments.rows import source_of
@@ -60,7 +60,7 @@ def validated(folder: Path) -> Report:
     report.errors = list(own_problems(document))
     if report.errors and not isinstance(document.content, dict):
         return report
-    for problem in _reference_problems(document, report.experiments):
+    for problem in _reference_problems(document, report.experiments, environ):
         found = report.warnings if problem.is_warning else report.errors
         if str(problem) not in map(str, found):
             found.append(problem)
@@ -71,7 +71,9 @@ def validated(folder: Path) -> Report:
     return report
 
 
-def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Iterator[Problem]:
+def _reference_problems(
+    document: Document, told: list[dict[str, Any]], environ: Mapping[str, str]
+) -> Iterator[Problem]:
     """What names something that is not there; every experiment by itself."""
     for name in document.section("datasets"):
         place = document.place("datasets", name)
@@ -98,7 +100,11 @@ def _reference_problems(document: Document, told: list[dict[str, Any]]) -> Itera
         failed = list(_names_problems(document, entry))
         if not failed and _can_be_read(document, entry):
             declared, failed = _tried(place, declared_named, document, str(name))
-        yield from failed or ([*_not_installed(declared), *_row_problems(declared)] if declared else ())
+        yield from failed
+        if declared is not None:
+            yield from _not_installed(declared)
+            yield from _row_problems(declared)
+            yield from _without_keys(declared, environ)
         told.append({"name": str(name), "runnable": bool(declared), **(_shape(declared) if declared else {})})
 
 
@@ -132,6 +138,14 @@ def _not_installed(declared: Declared) -> Iterator[Problem]:
         missing = _tried(asked.entry.place, check_agent, asked)[0] if asked.is_agent else None
         if missing:
             yield Problem(asked.entry.place, f"models.{asked.name}: {missing}", is_warning=True)
+
+
+def _without_keys(declared: Declared, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Warnings: what is cached needs no key, and another machine may have it."""
+    judges = [] if declared.judge is None else [declared.judge]
+    for one in (*(member for asked in declared.asked for member in asked.members), *judges):
+        if (missing := missing_key(one, environ)) is not None:
+            yield Problem(one.entry.place, f"experiments.{declared.entry.name}: {missing}", is_warning=True)
 
 
 def _sandbox_problems(document: Document) -> Iterator[Problem]:

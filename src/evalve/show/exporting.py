@@ -202,6 +202,14 @@ def jsonl_lines(rows: Iterable[Row]) -> Iterator[str]:
     return (json.dumps(row) + "\n" for row in rows)
 
 
+def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """One array, a row on each line."""
+    yield "["
+    for number, row in enumerate(rows):
+        yield (",\n" if number else "\n") + json.dumps(row)
+    yield "\n]\n"
+
+
 def _write_jsonl(rows: Iterable[Row], file: IO[bytes]) -> int:
     count = 0
     for line in jsonl_lines(rows):
@@ -211,12 +219,10 @@ def _write_jsonl(rows: Iterable[Row], file: IO[bytes]) -> int:
 
 
 def _write_json(rows: Rows, file: IO[bytes]) -> int:
-    count = 0
-    file.write(b"[")
-    for row in rows:
-        file.write((",\n" if count else "\n").encode() + json.dumps(row).encode())
+    count = -2  # the brackets
+    for text in json_lines(rows):
+        file.write(text.encode())
         count += 1
-    file.write(b"\n]\n")
     return count
 
 
