@@ -218,6 +218,7 @@ class Reader:
 
 _VARIABLE = [
     (r"(?m)^evalve \S+: \d+/\d+ .*$", ""),  # progress in a log, told by the clock
+    (r"; waited \d+(\.\d+)? ?(s|ms|min|h) in all", ""),  # told where it was a while
     (r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[0-9a-f]{4}", "RUN"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00| UTC)?", "DATE"),
     (r"\b\d+(\.\d+)? ?(s|ms|min|h)\b", "TIME"),

@@ -53,6 +53,24 @@ def test_who_listens_hears_who_wakes_it(ear: Ear, other: Ear) -> None:
     assert (once, ear.hears()) == (True, True)
 
 
+def test_who_is_woken_while_it_stops_to_listen_ends_in_order(
+    ear: Ear, other: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ear.wakeups.listen("me")
+    [thread] = [one for one in threading.enumerate() if one.name == "wakeups"]
+    unlink = Path.unlink
+
+    def woken_then_unlinked(path: Path, missing_ok: bool = False) -> None:
+        other.wakeups.wake("me")
+        thread.join(PATIENCE_S)  # it has heard that all is over, and closed what it listened to
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", woken_then_unlinked)
+        ear.wakeups.close()
+    assert not thread.is_alive()
+
+
 def test_nothing_is_made_before_somebody_listens(ear: Ear, tmp_path: Path) -> None:
     ear.wakeups.wake("nobody")
 

@@ -72,9 +72,11 @@ class Wakeups:
         fifo, self._fifo = self._fifo, None
         if fifo is not None and fifo.pid == os.getpid():
             atexit.unregister(self.close)
+            ours = os.dup(fifo.descriptor)  # its thread closes its own, as soon as anybody wakes it
             fifo.is_over = True
             fifo.path.unlink(missing_ok=True)
-            os.write(fifo.descriptor, b"!")  # its thread closes it
+            os.write(ours, b"!")
+            os.close(ours)
 
     def _made(self, name: str) -> _Fifo:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
