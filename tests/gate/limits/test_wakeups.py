@@ -56,8 +56,9 @@ def test_who_listens_hears_who_wakes_it(ear: Ear, other: Ear) -> None:
 def test_who_is_woken_while_it_stops_to_listen_ends_in_order(
     ear: Ear, other: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = set(threading.enumerate())
     assert ear.wakeups.listen("me")
-    [thread] = [one for one in threading.enumerate() if one.name == "wakeups"]
+    [thread] = [one for one in threading.enumerate() if one.name == "wakeups" and one not in before]
     unlink = Path.unlink
 
     def woken_then_unlinked(path: Path, missing_ok: bool = False) -> None:
