@@ -233,6 +233,14 @@ def test_validating_looks_at_every_row(folder: Path) -> None:
     )
 
 
+def test_validating_tells_two_conversations_of_one_name(folder: Path) -> None:
+    (folder / "talks.jsonl").write_text("\n".join(map(json.dumps, [TALK, TALK])))
+    (told,) = validated(folder).errors
+    assert str(told).endswith(
+        "row 2 of talks.jsonl: row 1 has the id 't1', too; ids must be unique within a dataset"
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

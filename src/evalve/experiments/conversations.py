@@ -176,9 +176,11 @@ def row_problems(
     offered = definitions([one.definition for one in tools_of(declared.functions)])
     scoring = Scoring(offered, declared.rules, judge)
     wrong = 0
+    ids: dict[str, int] = {}
     try:
         for number, row in enumerate(source.open(), 1):
             try:
+                _check_id(row, number, ids)
                 conversation = read_conversation(row)
                 scoring.check(conversation)
                 scoring.check_arguments(conversation)
@@ -191,6 +193,11 @@ def row_problems(
                     return
     except DatasetError as error:
         yield str(error)
+
+
+def _check_id(row: Mapping[str, Any], number: int, seen: dict[str, int]) -> None:
+    if row.get("id") is not None and (first := seen.setdefault(str(row["id"]), number)) != number:
+        raise DatasetError(f"row {first} has the id {row['id']!r}, too; ids must be unique within a dataset")
 
 
 def refuse_keys_of_conversations(entry: Entry) -> None:
