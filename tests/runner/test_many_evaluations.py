@@ -96,9 +96,12 @@ def test_evaluations_after_the_first_start_no_threads(store: Store, monkeypatch:
     evaluate(store, "first")
     started: list[str] = []
     start = threading.Thread.start
-    monkeypatch.setattr(
-        threading.Thread, "start", lambda thread: (started.append(thread.name), start(thread))[1]
-    )
+
+    def start_and_note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_note)
 
     for number in range(5):
         evaluate(store, f"later {number}")
