@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from evalve.agents.spec import AgentRun
+from evalve.contracts import SAMPLE, SampleContext
 from evalve.declare.templates import TemplateProblem, columns_of, filled
-from evalve.errors import DatasetError, OptionError
+from evalve.errors import AnswerError, DatasetError, OptionError
 from evalve.experiments.answering import Task, expected_of
 from evalve.experiments.document import Document, Place, read_document
 from evalve.experiments.resolving import Entry, entry_of, options_part
 from evalve.experiments.scoring import scorers_of
 from evalve.experiments.variables import expanded, read_env_file
+from evalve.records import ToolCall
 
 # -- templates
 
@@ -140,6 +143,29 @@ async def test_what_no_answer_can_be_is_told_before_anybody_is_asked(tmp_path: P
         await task.evaluate(q="Is it?", a=False)  # as YAML reads `a: no`
     with pytest.raises(DatasetError, match=r"\{a\} has no value in this row, and exact_match compares"):
         await task.evaluate(q="Is it?", a=None)
+
+
+async def test_what_an_agent_called_is_collected_with_its_answer_and_never_guessed(tmp_path: Path) -> None:
+    called = [{"name": "weather", "arguments": {"city": "Bern"}}]
+
+    async def ask(prompt: str, row: Any, lent: Any) -> AgentRun:
+        return AgentRun("command", "sunny", tool_calls=(ToolCall("weather", {"city": "Bern"}),))
+
+    scoring = scorers(tmp_path, expected="calls", evaluators=["tool_call_match"])
+    collect = Task("{q}", None, (), ask, lent=("workspace",))
+    score = Task("{q}", "{calls}", scoring, ask, lent=("workspace",))
+    sample = SampleContext("e", "v", "7", 0, 1)
+    SAMPLE.set(sample)
+
+    collected = await collect.evaluate(q="How is it in Bern?", workspace=None)
+    sample.answer = collected.response
+    scored = await score.evaluate(q="How is it in Bern?", calls=called)
+    sample.answer = "sunny"
+
+    assert collected.response == {"text": "sunny", "tool_calls": called}
+    assert [one.value for one in scored.scores] == [True]
+    with pytest.raises(AnswerError, match="does not say what the agent called"):
+        await score.evaluate(q="How is it in Bern?", calls=called)
 
 
 async def test_evaluators_are_called_with_what_each_asks_for(tmp_path: Path) -> None:

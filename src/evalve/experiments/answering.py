@@ -10,7 +10,7 @@ from typing import Any
 
 from evalve.contracts import SAMPLE
 from evalve.declare.templates import columns_of, filled
-from evalve.errors import DatasetError, DeclarationError, InfrastructureError
+from evalve.errors import AnswerError, DatasetError, DeclarationError, InfrastructureError
 from evalve.experiments.keyless import stops_without_key
 from evalve.experiments.scoring import Scorer
 from evalve.experiments.tools import OfferedTools
@@ -43,7 +43,8 @@ class Task:
         context = {"question": prompt, "prompt": prompt, "row": row, "tools": tools}
         scores = [await scorer.score(answer, expected, context) for scorer in self.scorers]
         made = Result if self.scorers else AnswerOnly
-        has_calls = self._records_runs or (tools is not None and bool(getattr(answer, "tool_calls", None)))
+        is_run = bool(self.lent) and isinstance(answer, RecordedAnswer)
+        has_calls = is_run or (tools is not None and bool(getattr(answer, "tool_calls", None)))
         return made(*scores, prompt=prompt, response=answer if has_calls else str(answer))
 
     def _expected(self, template: str, row: Mapping[str, Any]) -> Any:
@@ -65,26 +66,29 @@ class Task:
     async def _answer(self, prompt: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         """What was answered before where only scores are missing: nobody is asked, or paid, twice."""
         sample = SAMPLE.get()
-        if sample is not None and sample.answer is not None and self._suffices(sample.answer):
-            has_calls = self._records_runs or self.tools is not None
-            return RecordedAnswer.of(sample.answer) if has_calls else sample.answer
+        if sample is not None and sample.answer is not None:
+            return self._recorded(sample.answer)
         answer = await self.ask(prompt, row, {name: values[name] for name in self.lent})
-        if self._records_runs:
-            answer = RecordedAnswer.of_run(answer)
+        if self.lent and (self._scores_calls or (not self.scorers and answer.tool_calls)):
+            answer = RecordedAnswer.of_run(answer)  # else what it called is in its trace alone
         if sample is not None:
-            sample.answer = answer if self._records_runs or self.tools is not None else str(answer)
+            is_whole = isinstance(answer, RecordedAnswer) or self.tools is not None
+            sample.answer = answer if is_whole else str(answer)
             if any(scorer.may_take_long for scorer in self.scorers):
                 await sample.keep_answer()
         return answer
 
-    @property
-    def _records_runs(self) -> bool:
-        """Whether what an agent called belongs to its answer: else it is in its trace alone."""
-        return bool(self.lent) and any(scorer.takes_calls for scorer in self.scorers)
+    def _recorded(self, answer: Any) -> Any:
+        if self.lent and self._scores_calls and isinstance(answer, str):
+            raise AnswerError(
+                "the record of this answer does not say what the agent called, which is scored now; the next "
+                "run asks the agent again"
+            )
+        return RecordedAnswer.of(answer) if isinstance(answer, dict) or self.tools is not None else answer
 
-    def _suffices(self, recorded: Any) -> bool:
-        """Not a text that was collected before anybody wanted to score what the agent called."""
-        return not (self._records_runs and isinstance(recorded, str))
+    @property
+    def _scores_calls(self) -> bool:
+        return any(scorer.takes_calls for scorer in self.scorers)
 
 
 class RecordedAnswer(dict[str, Any]):
