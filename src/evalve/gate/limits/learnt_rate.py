@@ -69,6 +69,10 @@ NEARLY = 1.2
 LEAST_BLOCKED = 0.25
 """Of a window, for which nothing is served when it is full."""
 
+DEEPEST_S = 60.0
+"""No bucket is deeper, in seconds of its rate: one that has served much, and not one call more for long, is a
+window."""
+
 
 @dataclass(slots=True)
 class LearntRate:
@@ -348,11 +352,13 @@ class LearntRate:
     def resume(self, served_try_s: float) -> tuple[float, History] | None:
         """Calls are served again: the window that was full, if it was one, and what was sent in it."""
         blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
+        refused_s = self.refused_try_s - self.blocked_at_s
+        is_no_bucket = refused_s * sent.sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
         lengths = [
             length_s
             for length_s, end_s in self._ends()
             if self.refused_try_s < end_s <= served_try_s + LATE_S
-            and blocked_s >= LEAST_BLOCKED * length_s
+            and (is_no_bucket or blocked_s >= LEAST_BLOCKED * length_s)
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
         ]

@@ -82,7 +82,7 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
-        if booking.version == UNBOOKED and scope.known:
+        if booking.version == UNBOOKED:
             scope.unheld.add(1, booking.start_s)
         return Permit(
             scope.name,
@@ -124,8 +124,6 @@ class Limiter:
             if stated is not None and not scope.known:
                 scope.known = True
                 scope.open(self._state.now_s())
-                scope.unheld.add(scope.in_flight + 1, self._state.now_s())  # they may have arrived late
-                scope.unheld.began_s = permit.started_at_s
             if refusal is not None and not stated and not scope.is_configured:
                 scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:
@@ -352,9 +350,10 @@ class Limiter:
 
     async def _look_again(self, scope: Scope) -> None:
         """While we waited for the first answer, another process may have been refused."""
-        if scope.known and not scope.limited:
+        if not scope.limited:
             scope.limited = await self._is_remembered(scope.name)
             if scope.limited:
+                scope.known = True
                 with self._lock:
                     scope.settlements.append(
                         Settlement({}, {}, self._state.now_s(), unheld=scope.unheld.copy())
