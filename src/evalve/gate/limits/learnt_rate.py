@@ -133,6 +133,10 @@ class LearntRate:
     """Calls since there was last nothing left."""
     past: History = field(default_factory=History)
     """Calls before."""
+    burst: float = 0.0
+    """Calls that were served before anything was refused …"""
+    burst_s: float = 0.0
+    """… and within how long: a bucket holds at least what did not flow in meanwhile."""
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process sent before any of this was known."""
 
@@ -147,6 +151,8 @@ class LearntRate:
     def blocked(cls, unheld: dict[str, History], retry_after_s: float, now_s: float) -> LearntRate:
         """Nothing is served any more: what was sent until then, and after how long calls are welcome."""
         rate = cls(1.0 / REFUSED_SOON_S, now_s, known_at_s=now_s, counted_from_s=now_s, unheld=unheld)
+        first = together(unheld.values())
+        rate.burst, rate.burst_s = first.sum_after(-math.inf), now_s - first.began_s
         rate._block(now_s)
         rate._try_again(retry_after_s, now_s)
         return rate
@@ -248,11 +254,12 @@ class LearntRate:
         return max(math.sqrt(self.most_per_s / self.least_per_s) - 1, LEAST_UNCERTAIN)
 
     def _may_have_overflowed(self, per_s: float) -> bool:
-        """Whether, at that rate, more came in between than the shallowest bucket holds."""
+        """Whether, at that rate, more came in between than the bucket holds for certain."""
+        holds_s = max(SHORTEST_S, SHALLOWEST / per_s, self.burst / per_s - self.burst_s)
         sent = 0.0
         for last_s, amount in self.history.parts:
             sent += amount
-            if last_s - self.empty_at_s - sent / per_s > max(SHORTEST_S, SHALLOWEST / per_s):
+            if last_s - self.empty_at_s - sent / per_s > holds_s:
                 return True
         return False
 
