@@ -434,10 +434,16 @@ class ScopeState:
             self.learnt.unheld[holder] = sent
 
     def is_about_rate(
-        self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float
+        self,
+        served_per_s: float,
+        sent_at_s: float,
+        booked_for_s: float | None,
+        now_s: float,
+        *,
+        in_a_row: bool = False,
     ) -> bool:
         """Whether a refusal that states no limit tells that calls come too fast."""
-        verdict = self.doubt.judge(sent_at_s, now_s)
+        verdict = self.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row)
         learnt = self.learnt
         if verdict == "too fast":
             if learnt is not None:

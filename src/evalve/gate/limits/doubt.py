@@ -6,6 +6,7 @@ serves the calls just before and after. So refusals count for, and calls that we
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -56,7 +57,9 @@ class Doubt:
         """Lately, to all who share the scope."""
         return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
 
-    def judge(self, sent_at_s: float, now_s: float) -> Verdict:
+    def judge(self, sent_at_s: float, now_s: float, *, in_a_row: bool = False) -> Verdict:
+        if in_a_row and now_s >= self.immune_until_s:
+            return "too fast"
         if sent_at_s < self.began_s:
             return "chance"  # sent before the first was known: all of a clump may be refused for one reason
         is_immune = now_s < self.immune_until_s
@@ -82,3 +85,14 @@ class Doubt:
         self.immune_for_s = min(2 * self.immune_for_s, LONGEST_IMMUNE_S) if is_again else IMMUNE_S
         self.immune_until_s = now_s + self.immune_for_s
         self.single, self.began_s = 0, -1e9
+
+
+def calls_to_tell(refused: int, sent: int) -> int:
+    """How many more calls show that they come too fast, if all are refused; 0 where too many were served.
+
+    With the one at hand, after so many refusals of a first call and those `sent` since.
+    """
+    score = REFUSED * refused - sent
+    if score <= 0:
+        return 0
+    return 1 + max(0, math.ceil((TOO_FAST - score) / (REFUSED - 1)))

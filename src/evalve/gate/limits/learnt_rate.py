@@ -41,7 +41,7 @@ LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
 SEARCHED_BELOW = 0.5
 
-REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.1
+REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.2
 REFUSED_WITHIN = 3.0
 """A try that was not refused for so many times as long as refusals take to come is taken to be served."""
 SOONEST, LATEST = 1.0, 8.0
@@ -332,7 +332,8 @@ class LearntRate:
             blocked_s = now_s - self.blocked_at_s
             end_s = self._end_after_s(now_s + SOONEST * blocked_s)
             is_soon = blocked_s > SHORTEST_S and end_s < now_s + LATEST * blocked_s
-            self.try_at_s = end_s if is_soon else now_s + 2 * blocked_s
+            is_end = is_soon or (self._is_no_bucket() and end_s < math.inf)
+            self.try_at_s = end_s if is_end else now_s + 2 * blocked_s
 
     def _end_after_s(self, instant_s: float) -> float:
         """When the next window of a usual length would be over."""
@@ -347,6 +348,10 @@ class LearntRate:
                 ends.append((length_s, first_s + length_s + min(LATE_S, MOST_SLACK * length_s)))
         return ends
 
+    def _is_no_bucket(self) -> bool:
+        refused_s = self.refused_try_s - self.blocked_at_s
+        return refused_s * self._sent().sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
+
     def _sent(self) -> History:
         return together([*self.unheld.values(), self.past])
 
@@ -359,8 +364,7 @@ class LearntRate:
     def resume(self, served_try_s: float) -> tuple[float, History] | None:
         """Calls are served again: the window that was full, if it was one, and what was sent in it."""
         blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
-        refused_s = self.refused_try_s - self.blocked_at_s
-        is_no_bucket = refused_s * sent.sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
+        is_no_bucket = self._is_no_bucket()
         lengths = [
             length_s
             for length_s, end_s in self._ends()

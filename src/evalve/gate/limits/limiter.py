@@ -82,6 +82,7 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
+        scope.latest_s.append(booking.start_s)
         if booking.version == UNBOOKED:
             scope.unheld.add(1, booking.start_s)
         return Permit(
@@ -106,6 +107,7 @@ class Limiter:
         with self._lock:
             scope.let_out(1)
             scope.unheld.add(1, now_s)
+            scope.latest_s.append(now_s)
         return Permit(scope.name, priced(cost), now_s, booked=False)
 
     async def settle(
@@ -124,8 +126,9 @@ class Limiter:
             if stated is not None and not scope.known:
                 scope.known = True
                 scope.open(self._state.now_s())
+            in_a_row = False
             if refusal is not None and not stated and not scope.is_configured:
-                scope.hesitate(permit.started_at_s, self._state.now_s())
+                in_a_row = scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:
                 scope.limited = True
             if not scope.limited:
@@ -133,7 +136,7 @@ class Limiter:
             if refusal is not None:
                 if not permit.booked:
                     scope.unheld.take_back(1, permit.started_at_s)
-                refusal = replace(refusal, in_flight=scope.in_flight)
+                refusal = replace(refusal, in_flight=scope.in_flight, in_a_row=in_a_row)
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from evalve.gate.limits.booking import Booking
+from evalve.gate.limits.doubt import MOST_SENT, calls_to_tell
 from evalve.gate.limits.history import History
 from evalve.gate.limits.state import Settlement
 from evalve.gate.messages import Cost, Limits
@@ -22,8 +23,9 @@ FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
 FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
-HESITANT, REFUSED_WITHIN = 3, 3.0
-"""So few calls go out after a first refusal, until so many times as long as it took to come."""
+REFUSED_WITHIN = 3.0
+"""After a first refusal, for so many times as long as it took to come, no more calls go out than are needed to
+tell what it is about, with those that are under way."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
 
@@ -113,6 +115,13 @@ class Scope:
     hesitates_until_s: float = -math.inf
     few: int = 0
     """Calls that may go out meanwhile."""
+    latest_s: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SENT))
+    """When the latest calls started."""
+    refused_from_s: float = math.inf
+    """When the first call started that was refused …"""
+    refused: int = 0
+    """… and how many were refused since; 0 where that has told what it is about."""
+    refusal_takes_s: float = 0.0
     hesitations: int = 0
     is_configured: bool = False
     heard: int = 0
@@ -174,6 +183,8 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
+        if self.refused and now_s >= self.hesitates_until_s:
+            self._look_closer(now_s)
         if now_s < self.hesitates_until_s:
             return self.few
         open_s = now_s - self.opened_at_s
@@ -194,17 +205,37 @@ class Scope:
         self.opened_at_s, self.opened = now_s, 0
         self.at_once = FEW_AT_ONCE if others < FEW_AT_ONCE else FIRST_AT_ONCE  # with whoever comes next
 
-    def hesitate(self, sent_at_s: float, now_s: float) -> None:
-        """A refusal where nothing is known: few calls for a moment, to see whether they are refused too."""
+    def hesitate(self, sent_at_s: float, now_s: float) -> bool:
+        """A refusal where nothing is known: few calls for a moment, to see whether they are refused too.
+
+        Whether they are, of all that started after the first.
+        """
         if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
             self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-            if self.hesitations < MOST_HESITATIONS:
-                self.hesitated_at_s, self.few = now_s, HESITANT
-        elif sent_at_s < self.hesitated_at_s or now_s > self.hesitates_until_s:
-            return
+            if self.hesitations >= MOST_HESITATIONS:
+                return False
+            self.hesitated_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
+            self.refusal_takes_s = now_s - sent_at_s
+            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
+            self.few = max(0, calls_to_tell(1, 0) - self._sent_until(math.inf))
+            return False
+        if sent_at_s < self.refused_from_s or not self.refused:
+            return False
+        tells = calls_to_tell(self.refused, self._sent_until(sent_at_s) - 1) == 1
+        self.refused = 0 if tells else self.refused + 1
+        return tells
+
+    def _look_closer(self, now_s: float) -> None:
+        """Where calls under way did not tell, though most were refused: with as many more as are needed."""
+        self.few = calls_to_tell(self.refused, self._sent_until(math.inf))
+        if self.few:
+            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
         else:
-            self.few += 1
-        self.hesitates_until_s = now_s + REFUSED_WITHIN * (now_s - sent_at_s)
+            self.refused = 0
+
+    def _sent_until(self, instant_s: float) -> int:
+        """Calls after the first one that was refused."""
+        return sum(self.refused_from_s <= at_s <= instant_s for at_s in self.latest_s) - 1
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""
