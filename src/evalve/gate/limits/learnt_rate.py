@@ -41,7 +41,7 @@ LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
 SEARCHED_BELOW = 0.5
 
-REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.2
+REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.1
 REFUSED_WITHIN = 3.0
 """A try that was not refused for so many times as long as refusals take to come is taken to be served."""
 SOONEST, LATEST = 1.0, 8.0
