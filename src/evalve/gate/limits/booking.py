@@ -459,7 +459,7 @@ class ScopeState:
             return False
         if not learnt.is_suspicion:
             return True
-        if booked_for_s is not None and booked_for_s > learnt.known_at_s:
+        if booked_for_s is not None and booked_for_s > learnt.known_at_s and not learnt.step_back(now_s):
             learnt.below += 1
             if learnt.below >= MOST_BELOW:
                 self._absolve(now_s)

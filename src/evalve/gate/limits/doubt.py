@@ -77,7 +77,8 @@ class Doubt:
         """Calls sent later tell nothing yet: their refusals may be on their way."""
         if len(self.sent) == MOST_SENT or self.began_s < 0:
             return OVER
-        return REFUSED * self.refused - sum(at_s < sent_at_s for at_s in self.sent)
+        sent = sum(at_s <= sent_at_s for at_s in self.sent) - (sent_at_s in self.sent)
+        return REFUSED * self.refused - sent
 
     def absolve(self, now_s: float) -> None:
         """A slower pace was refused as well: it is not about pace."""

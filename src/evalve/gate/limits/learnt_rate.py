@@ -157,6 +157,16 @@ class LearntRate:
         rate._try_again(retry_after_s, now_s)
         return rate
 
+    def step_back(self, now_s: float) -> bool:
+        """Whether more was tried than is suspected to be too much: that it was refused speaks for it."""
+        if self.given_per_s is None or self.per_s <= self.given_per_s:
+            return False
+        self.per_s, self.beyond = RESUMED_SHARE * self.given_per_s, 0
+        self.stay = min(2 * self.stay, LONGEST_STAY)
+        self.stepped_at_s, self.admitted_then = now_s, self.admitted
+        self.known_at_s = now_s
+        return True
+
     # -- sending
 
     def earliest_s(self) -> float:

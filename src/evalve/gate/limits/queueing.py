@@ -121,6 +121,7 @@ class Scope:
     """When the first call started that was refused …"""
     refused: int = 0
     """… and how many were refused since; 0 where that has told what it is about."""
+    refused_at_s: float = -math.inf
     refusal_takes_s: float = 0.0
     hesitations: int = 0
     is_configured: bool = False
@@ -183,7 +184,7 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
-        if self.refused and now_s >= self.hesitates_until_s:
+        if self.refused and now_s >= max(self.hesitates_until_s, self.refused_at_s + REFUSED_WITHIN * self.refusal_takes_s):
             self._look_closer(now_s)
         if now_s < self.hesitates_until_s:
             return self.few
@@ -210,20 +211,24 @@ class Scope:
 
         Whether they are, of all that started after the first.
         """
-        if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
-            self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-            if self.hesitations >= MOST_HESITATIONS:
-                return False
-            self.hesitated_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
+        if not self.refused or now_s - self.refused_at_s > HESITATES_EVERY_S:
+            self.refused_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
             self.refusal_takes_s = now_s - sent_at_s
-            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
-            self.few = max(0, calls_to_tell(1, 0) - self._sent_until(math.inf))
+            if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
+                self._hesitate(now_s)
             return False
-        if sent_at_s < self.refused_from_s or not self.refused:
+        if sent_at_s < self.refused_from_s:
             return False
         tells = calls_to_tell(self.refused, self._sent_until(sent_at_s) - 1) == 1
         self.refused = 0 if tells else self.refused + 1
         return tells
+
+    def _hesitate(self, now_s: float) -> None:
+        self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
+        if self.hesitations < MOST_HESITATIONS:
+            self.hesitated_at_s = now_s
+            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
+            self.few = max(0, calls_to_tell(1, 0) - self._sent_until(math.inf))
 
     def _look_closer(self, now_s: float) -> None:
         """Where calls under way did not tell, though most were refused: with as many more as are needed."""
