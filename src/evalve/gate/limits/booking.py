@@ -456,11 +456,14 @@ class ScopeState:
                 )
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
+                self.buckets["requests"].set_level(0.0, now_s)
             return False
-        if not learnt.is_suspicion:
+        if not learnt.is_suspicion or learnt.is_confirmed():
+            learnt.is_suspicion = False
             return True
-        if booked_for_s is not None and booked_for_s > learnt.known_at_s and not learnt.step_back(now_s):
+        if booked_for_s is not None and booked_for_s > learnt.known_at_s:
             learnt.below += 1
+            learnt.known_at_s = now_s
             if learnt.below >= MOST_BELOW:
                 self._absolve(now_s)
         return False

@@ -88,12 +88,12 @@ class Doubt:
         self.single, self.began_s = 0, -1e9
 
 
-def calls_to_tell(refused: int, sent: int) -> int:
+def calls_to_tell(refused: int, served: int) -> int:
     """How many more calls show that they come too fast, if all are refused; 0 where too many were served.
 
-    With the one at hand, after so many refusals of a first call and those `sent` since.
+    With the one at hand, after so many refusals, and so many since the first that were served.
     """
-    score = REFUSED * refused - sent
-    if score <= 0:
+    score = (REFUSED - 1) * refused + 1 - served
+    if score <= 0 or not refused:
         return 0
     return 1 + max(0, math.ceil((TOO_FAST - score) / (REFUSED - 1)))

@@ -129,14 +129,14 @@ class LearntRate:
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
     history_began_s: float = 0.0
-    history: History = field(default_factory=History)
-    """Calls since there was last nothing left."""
-    past: History = field(default_factory=History)
-    """Calls before."""
     burst: float = 0.0
     """Calls that were served before anything was refused …"""
     burst_s: float = 0.0
     """… and within how long: a bucket holds at least what did not flow in meanwhile."""
+    history: History = field(default_factory=History)
+    """Calls since there was last nothing left."""
+    past: History = field(default_factory=History)
+    """Calls before."""
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process sent before any of this was known."""
 
@@ -157,15 +157,9 @@ class LearntRate:
         rate._try_again(retry_after_s, now_s)
         return rate
 
-    def step_back(self, now_s: float) -> bool:
-        """Whether more was tried than is suspected to be too much: that it was refused speaks for it."""
-        if self.given_per_s is None or self.per_s <= self.given_per_s:
-            return False
-        self.per_s, self.beyond = RESUMED_SHARE * self.given_per_s, 0
-        self.stay = min(2 * self.stay, LONGEST_STAY)
-        self.stepped_at_s, self.admitted_then = now_s, self.admitted
-        self.known_at_s = now_s
-        return True
+    def is_confirmed(self) -> bool:
+        """Whether nothing was refused until more was tried than is suspected to be too much."""
+        return self.given_per_s is not None and self.per_s > self.given_per_s and not self.below
 
     # -- sending
 

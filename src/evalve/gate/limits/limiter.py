@@ -82,7 +82,6 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
-        scope.latest_s.append(booking.start_s)
         if booking.version == UNBOOKED:
             scope.unheld.add(1, booking.start_s)
         return Permit(
@@ -105,9 +104,8 @@ class Limiter:
 
     def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
         with self._lock:
-            scope.let_out(1)
+            scope.let_out([now_s])
             scope.unheld.add(1, now_s)
-            scope.latest_s.append(now_s)
         return Permit(scope.name, priced(cost), now_s, booked=False)
 
     async def settle(
@@ -300,7 +298,7 @@ class Limiter:
         with self._lock:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):
                 scope.join(waiter, first=True)
-            scope.let_out(len(granted))
+            scope.let_out([booking.start_s for booking in granted])
             scope.waits_for_place = not granted
             scope.left = bool(granted)
             scope.under_ceiling = bookings[0].under_ceiling
@@ -326,7 +324,7 @@ class Limiter:
         with self._lock:
             most = int(min(scope.room(now_s), len(scope.groups) * 10_000.0 + 1)) - 1
             others = scope.next_waiters(most) if scope.known else []
-            scope.let_out(1 + sum(waiter.give(leave(waiter)) for waiter in others))
+            scope.let_out([now_s] * (1 + sum(waiter.give(leave(waiter)) for waiter in others)))
         return leave(me)
 
     async def _first_answer(self, scope: Scope) -> None:
@@ -394,7 +392,7 @@ class Limiter:
 
     async def _give_back(self, scope: Scope, booking: Booking) -> None:
         with self._lock:
-            scope.in_flight -= 1
+            scope.take_back(booking.start_s)
             scope.tell_news()
             if booking.version == UNBOOKED:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal
@@ -23,7 +23,7 @@ FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
 FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
-REFUSED_WITHIN = 3.0
+REFUSED_WITHIN = 1.5
 """After a first refusal, for so many times as long as it took to come, no more calls go out than are needed to
 tell what it is about, with those that are under way."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
@@ -112,11 +112,8 @@ class Scope:
     at_once: float = FIRST_AT_ONCE
     """How many of them need not be paced."""
     hesitated_at_s: float = -math.inf
-    hesitates_until_s: float = -math.inf
-    few: int = 0
-    """Calls that may go out meanwhile."""
     latest_s: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SENT))
-    """When the latest calls started."""
+    """When the latest calls started that were not refused."""
     refused_from_s: float = math.inf
     """When the first call started that was refused …"""
     refused: int = 0
@@ -184,10 +181,10 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
-        if self.refused and now_s >= max(self.hesitates_until_s, self.refused_at_s + REFUSED_WITHIN * self.refusal_takes_s):
-            self._look_closer(now_s)
-        if now_s < self.hesitates_until_s:
-            return self.few
+        if self.refused and self.hesitations < MOST_HESITATIONS:
+            few = self._few(now_s)
+            if self.refused:
+                return few
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
@@ -195,10 +192,16 @@ class Scope:
         paced = FIRST_PER_S * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
         return self.at_once + paced - self.opened
 
-    def let_out(self, number: int) -> None:
-        self.in_flight += number
-        self.opened += number
-        self.few -= number
+    def let_out(self, starts_s: Sequence[float]) -> None:
+        self.in_flight += len(starts_s)
+        self.opened += len(starts_s)
+        self.latest_s.extend(starts_s)
+
+    def take_back(self, start_s: float) -> None:
+        """It has not started after all."""
+        self.in_flight -= 1
+        if start_s in self.latest_s:
+            self.latest_s.remove(start_s)
 
     def open(self, now_s: float) -> None:
         """The first answer has come: who waits may go."""
@@ -211,36 +214,34 @@ class Scope:
 
         Whether they are, of all that started after the first.
         """
-        if not self.refused or now_s - self.refused_at_s > HESITATES_EVERY_S:
+        if sent_at_s in self.latest_s:
+            self.latest_s.remove(sent_at_s)
+        if self.refused and sent_at_s < self.refused_from_s:
+            return False
+        missing = calls_to_tell(self.refused, self._unrefused(-math.inf, sent_at_s))
+        if not missing or now_s - self.refused_at_s > HESITATES_EVERY_S:
             self.refused_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
             self.refusal_takes_s = now_s - sent_at_s
             if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
-                self._hesitate(now_s)
+                self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
+                self.hesitated_at_s = now_s
             return False
-        if sent_at_s < self.refused_from_s:
-            return False
-        tells = calls_to_tell(self.refused, self._sent_until(sent_at_s) - 1) == 1
-        self.refused = 0 if tells else self.refused + 1
-        return tells
+        self.refusal_takes_s = max(self.refusal_takes_s, now_s - sent_at_s)
+        self.refused = 0 if missing == 1 else self.refused + 1
+        return missing == 1
 
-    def _hesitate(self, now_s: float) -> None:
-        self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-        if self.hesitations < MOST_HESITATIONS:
-            self.hesitated_at_s = now_s
-            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
-            self.few = max(0, calls_to_tell(1, 0) - self._sent_until(math.inf))
-
-    def _look_closer(self, now_s: float) -> None:
-        """Where calls under way did not tell, though most were refused: with as many more as are needed."""
-        self.few = calls_to_tell(self.refused, self._sent_until(math.inf))
-        if self.few:
-            self.hesitates_until_s = now_s + REFUSED_WITHIN * self.refusal_takes_s
-        else:
+    def _few(self, now_s: float) -> int:
+        """How many calls more tell what refusals are about, beside those under way; 0 refusals where enough
+        were served."""
+        decided_s = now_s - REFUSED_WITHIN * self.refusal_takes_s
+        missing = calls_to_tell(self.refused, self._unrefused(-math.inf, decided_s))
+        if not missing:
             self.refused = 0
+        return max(0, missing - self._unrefused(decided_s, math.inf))
 
-    def _sent_until(self, instant_s: float) -> int:
-        """Calls after the first one that was refused."""
-        return sum(self.refused_from_s <= at_s <= instant_s for at_s in self.latest_s) - 1
+    def _unrefused(self, after_s: float, until_s: float) -> int:
+        """Calls that started then, after the first that was refused, and were not."""
+        return sum(self.refused_from_s <= at_s and after_s < at_s <= until_s for at_s in self.latest_s)
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""
