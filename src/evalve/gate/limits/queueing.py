@@ -181,10 +181,8 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
-        if self.refused and self.hesitations < MOST_HESITATIONS:
-            few = self._few(now_s)
-            if self.refused:
-                return few
+        if self.refused and self.hesitations < MOST_HESITATIONS and self._missing(now_s):
+            return self._few(now_s)
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
@@ -218,26 +216,27 @@ class Scope:
             self.latest_s.remove(sent_at_s)
         if self.refused and sent_at_s < self.refused_from_s:
             return False
-        missing = calls_to_tell(self.refused, self._unrefused(-math.inf, sent_at_s))
-        if not missing or now_s - self.refused_at_s > HESITATES_EVERY_S:
+        if not self._missing(now_s) or now_s - self.refused_at_s > HESITATES_EVERY_S:
             self.refused_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
             self.refusal_takes_s = now_s - sent_at_s
             if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
                 self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
                 self.hesitated_at_s = now_s
             return False
+        tells = calls_to_tell(self.refused, self._unrefused(-math.inf, sent_at_s)) == 1
         self.refusal_takes_s = max(self.refusal_takes_s, now_s - sent_at_s)
-        self.refused = 0 if missing == 1 else self.refused + 1
-        return missing == 1
+        self.refused = 0 if tells else self.refused + 1
+        return tells
 
     def _few(self, now_s: float) -> int:
-        """How many calls more tell what refusals are about, beside those under way; 0 refusals where enough
-        were served."""
-        decided_s = now_s - REFUSED_WITHIN * self.refusal_takes_s
-        missing = calls_to_tell(self.refused, self._unrefused(-math.inf, decided_s))
-        if not missing:
-            self.refused = 0
-        return max(0, missing - self._unrefused(decided_s, math.inf))
+        """How many calls more tell what refusals are about, beside those under way."""
+        under_way = self._unrefused(now_s - REFUSED_WITHIN * self.refusal_takes_s, math.inf)
+        return max(0, self._missing(now_s) - under_way)
+
+    def _missing(self, now_s: float) -> int:
+        """The same with those under way; 0 where that was told, or enough were served."""
+        served = self._unrefused(-math.inf, now_s - REFUSED_WITHIN * self.refusal_takes_s)
+        return calls_to_tell(self.refused, served)
 
     def _unrefused(self, after_s: float, until_s: float) -> int:
         """Calls that started then, after the first that was refused, and were not."""
