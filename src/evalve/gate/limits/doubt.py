@@ -57,16 +57,20 @@ class Doubt:
         """Lately, to all who share the scope."""
         return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
 
-    def judge(self, sent_at_s: float, now_s: float, *, in_a_row: bool = False) -> Verdict:
+    def judge(
+        self, sent_at_s: float, now_s: float, *, in_a_row: bool = False, is_booked: bool = True
+    ) -> Verdict:
+        """Calls that nobody booked are not known when they are served: their process tells `in_a_row`."""
         if in_a_row and now_s >= self.immune_until_s:
             return "too fast"
         if sent_at_s < self.began_s:
             return "chance"  # sent before the first was known: all of a clump may be refused for one reason
         is_immune = now_s < self.immune_until_s
         if (score := self._score(sent_at_s)) <= OVER:
-            self.began_s, self.refused, self.sent = now_s, 0, []
-        self.refused += 1
-        if score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
+            self.began_s, self.refused, self.sent = now_s, 1, []
+        elif is_booked:
+            self.refused += 1
+        if is_booked and score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
             return "too fast"
         if now_s - self.single_since_s > MANY_WITHIN_S:
             self.single, self.single_since_s, self.sent_since = 0, now_s, 0

@@ -20,6 +20,8 @@ MOST_UNCERTAIN = 1.5
 """A measured rate that may be so many times more or less tells nothing: some calls are served by chance, such
 as when another process has just begun."""
 LEAST_UNCERTAIN, SURE = 0.02, 0.1
+WELL_MEASURED = 0.5
+"""Where it is less certain, what lies between is as likely as what was measured."""
 SHALLOWEST = 1.0
 """Calls that every bucket holds."""
 BELOW_SHARE, FADES, MANY, LEAST_GOOD = 0.92, 0.95, 30, 6
@@ -228,11 +230,11 @@ class LearntRate:
         before, given = self.given_per_s, min(self.per_s, served / passed_s)
         least_per_s, most_per_s = given / (1 + uncertain), given * (1 + uncertain)
         if before is not None:
-            is_below = self.per_s <= BELOW_SHARE * self.best_per_s and served < MANY
+            is_below = self.per_s <= max(BELOW_SHARE * self.best_per_s, self.least_per_s) and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
         if not self._may_have_overflowed(math.sqrt(given * self.per_s)):
             likely_per_s = self._narrow(least_per_s, given, most_per_s)
-            self.is_measured = True
+            self.is_measured = self.is_measured or uncertain <= WELL_MEASURED
         else:  # it may be as much as was refused
             likely_per_s = self._narrow(
                 least_per_s, before if self.is_measured else None, max(given, self.per_s)
