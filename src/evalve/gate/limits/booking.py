@@ -443,9 +443,7 @@ class ScopeState:
         in_a_row: bool = False,
     ) -> bool:
         """Whether a refusal that states no limit tells that calls come too fast."""
-        verdict = self.doubt.judge(
-            sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None
-        )
+        verdict = self.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None)
         learnt = self.learnt
         if verdict == "too fast":
             if learnt is not None:

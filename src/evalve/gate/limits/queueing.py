@@ -24,8 +24,8 @@ FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
 REFUSED_WITHIN = 1.5
-"""After a first refusal, for so many times as long as it took to come, no more calls go out than are needed to
-tell what it is about, with those that are under way."""
+"""A call that was not refused for so many times as long as refusals take to come is taken to be served.
+After a first refusal no more go out than are needed to tell what it is about, beside those still open."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
 
@@ -221,7 +221,8 @@ class Scope:
             self.refusal_takes_s = now_s - sent_at_s
             if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
                 self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-                self.hesitated_at_s = now_s
+                if self.hesitations < MOST_HESITATIONS:
+                    self.hesitated_at_s = now_s
             return False
         tells = calls_to_tell(self.refused, self._unrefused(-math.inf, sent_at_s)) == 1
         self.refusal_takes_s = max(self.refusal_takes_s, now_s - sent_at_s)
