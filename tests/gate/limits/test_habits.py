@@ -160,6 +160,7 @@ def test_a_few_calls_in_ten_seconds_are_found_out_too(per_s: float, counting: Co
         Habits(5.0, 10.0, "sliding", headers="absent", retry_after="date"),
         Habits(5.0, 1.0, "sliding", headers="bucket", retry_after="exact"),
         Habits(1.0, 60.0, headers="absent", retry_after="date"),
+        Habits(40.0, 1.0, "sliding", headers="absent", retry_after="date"),
         Habits(3.0, 10.0, headers="absent"),
         Habits(5.0, 60.0, headers="absent"),
         Habits(2.0, 60.0, "fixed", headers="absent", retry_after="absent"),

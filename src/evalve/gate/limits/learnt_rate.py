@@ -329,7 +329,7 @@ class LearntRate:
         is_whole = float(retry_after_s).is_integer()
         if retry_after_s > (ROUNDED_S if is_whole else 0.0):
             latest_s = now_s + retry_after_s
-            soonest_s = latest_s - (min(DATED_S, 0.5 * retry_after_s) if is_whole else 0.0)
+            soonest_s = latest_s - (DATED_S if is_whole else 0.0)
             self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.blocked_at_s == now_s:
