@@ -71,7 +71,7 @@ class Habits:
             self._at_s = now_s
             if self._level + 1e-9 < amount:
                 return (amount - self._level) / self.per_s
-            self._level -= amount
+            self._level = max(0.0, self._level - amount)
             return 0.0
         if self.counting == "fixed":
             if now_s >= self._began_s + self.depth_s:
@@ -128,7 +128,7 @@ class Habits:
                 self._minute.popleft()
             left = 60 * self.per_s - sum(each for _, each in self._minute)
             return {self.dimension: Stated(60 * self.per_s, float(int(max(0.0, left))), 0.0, None)}
-        left = float(int(max(0.0, self._level)))
+        left = float(int(max(0.0, self._level if self.is_limited else self.depth)))
         if self.headers == "bucket":
             return {self.dimension: Stated(60 * self.per_s, left, 0.0, None)}
         full_in_s = (self.depth - self._level) / self.per_s

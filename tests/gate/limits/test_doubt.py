@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from evalve.gate.limits.doubt import Doubt
+import pytest
+
+from evalve.gate.limits.doubt import Doubt, calls_to_tell
 
 
 def test_four_refusals_in_a_row_are_about_the_rate() -> None:
@@ -41,3 +43,31 @@ def test_calls_sent_before_the_first_refusal_was_known_count_for_nothing() -> No
     verdicts = [doubt.judge(9.0, 10.0) for _ in range(9)]
 
     assert verdicts == ["chance"] * 9
+
+
+def test_of_calls_sent_together_those_that_were_served_speak_against_it() -> None:
+    doubt = Doubt()
+    doubt.judge(10.0, 10.0)
+    for _ in range(12):
+        doubt.note_sent(10.1)
+
+    verdicts = [doubt.judge(10.1, 10.2) for _ in range(5)]
+
+    assert verdicts == ["chance"] * 5
+
+
+def test_calls_that_nobody_booked_count_where_their_process_saw_them_in_a_row() -> None:
+    doubt = Doubt()
+
+    alone = [doubt.judge(10.0, 10.0, is_booked=False) for _ in range(9)]
+
+    assert alone == ["chance"] * 9
+    assert doubt.judge(10.0, 10.0, is_booked=False, in_a_row=True) == "too fast"
+
+
+@pytest.mark.parametrize(
+    ("refused", "served", "missing"),
+    [(0, 0, 0), (1, 0, 4), (2, 0, 3), (2, 1, 3), (4, 0, 1), (4, 1, 1), (4, 2, 2), (1, 3, 0), (2, 5, 0)],
+)
+def test_as_many_more_calls_tell_as_are_missing(refused: int, served: int, missing: int) -> None:
+    assert calls_to_tell(refused, served) == missing

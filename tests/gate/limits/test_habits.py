@@ -159,11 +159,31 @@ def test_a_few_calls_in_ten_seconds_are_found_out_too(per_s: float, counting: Co
         Habits(16.7, 10.0, "sliding", headers="absent", retry_after="exact"),
         Habits(5.0, 10.0, "sliding", headers="absent", retry_after="date"),
         Habits(5.0, 1.0, "sliding", headers="bucket", retry_after="exact"),
+        Habits(1.0, 60.0, headers="absent", retry_after="date"),
+        Habits(40.0, 1.0, "sliding", headers="absent", retry_after="date"),
+        Habits(3.0, 10.0, headers="absent"),
+        Habits(5.0, 60.0, headers="absent"),
+        Habits(2.0, 60.0, "fixed", headers="absent", retry_after="absent"),
+        Habits(2.0, 10.0, "sliding", headers="absent", retry_after="absent"),
     ],
     ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.retry_after}",
 )
 def test_slow_limits_are_found_out_with_as_few_refusals(habits: Habits) -> None:
     held(habits, processes=1, most_wall=1.20 if habits.headers == "absent" else 1.10)
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        Habits(5.0, 1.0, "fixed", headers="absent", latency_s=3.0),
+        Habits(40.0, 1.0, "sliding", headers="absent", latency_s=1.0),
+        Habits(40.0, 10.0, "sliding", headers="absent", latency_s=1.0),
+    ],
+    ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.latency_s:g} s each",
+)
+def test_windows_are_found_out_too_where_answers_take_seconds(habits: Habits) -> None:
+    """Most of a window is over when it is full, and the first calls went long before the others."""
+    held(habits, processes=1, most_wall=1.20)
 
 
 @pytest.mark.parametrize("counting", ["fixed", "sliding"])

@@ -58,3 +58,7 @@ def test_the_rate_is_that_of_the_last_second_and_nothing_when_it_is_long_ago() -
 
     assert history.per_s(3.0) == pytest.approx(10.0, rel=0.2)
     assert history.per_s(6.0) == 0.0
+
+
+def test_what_was_sent_after_a_pause_was_not_sent_during_it() -> None:
+    assert sent(0.0, 3.0, 3.001).first_after(1.0) == pytest.approx(3.0, abs=0.011)

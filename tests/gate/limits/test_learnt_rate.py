@@ -192,14 +192,16 @@ def test_refusals_soon_below_the_best_rate_are_counted_against_it() -> None:
 # -- in a scope
 
 
-def refused(state: ScopeState, at_s: float, *, booked_for_s: float | None = None) -> None:
+def refused(
+    state: ScopeState, at_s: float, *, booked_for_s: float | None = None, in_a_row: bool = False
+) -> None:
     settlement = Settlement(
         {} if booked_for_s is None else ONE,
         {} if booked_for_s is None else ONE,
         at_s if booked_for_s is None else booked_for_s,
         {},
         True,
-        Refusal(None, 1.0),
+        Refusal(None, 1.0, in_a_row=in_a_row),
         version=state.version,
     )
     apply(state, Limits(), [settlement], [], holder="me", now_s=at_s, horizon_s=0.0)
@@ -207,8 +209,8 @@ def refused(state: ScopeState, at_s: float, *, booked_for_s: float | None = None
 
 def refused_all(state: ScopeState, at_s: float) -> None:
     """As many, and nothing but refusals, as show that calls come too fast."""
-    for _ in range(4):
-        refused(state, at_s)
+    refused(state, at_s)
+    refused(state, at_s, in_a_row=True)
 
 
 def test_after_refusals_that_state_no_limit_one_call_tries_before_others_follow() -> None:

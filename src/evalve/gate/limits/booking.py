@@ -434,10 +434,16 @@ class ScopeState:
             self.learnt.unheld[holder] = sent
 
     def is_about_rate(
-        self, served_per_s: float, sent_at_s: float, booked_for_s: float | None, now_s: float
+        self,
+        served_per_s: float,
+        sent_at_s: float,
+        booked_for_s: float | None,
+        now_s: float,
+        *,
+        in_a_row: bool = False,
     ) -> bool:
         """Whether a refusal that states no limit tells that calls come too fast."""
-        verdict = self.doubt.judge(sent_at_s, now_s)
+        verdict = self.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None)
         learnt = self.learnt
         if verdict == "too fast":
             if learnt is not None:
@@ -450,11 +456,14 @@ class ScopeState:
                 )
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
+                self.buckets["requests"].set_level(0.0, now_s)
             return False
-        if not learnt.is_suspicion:
+        if not learnt.is_suspicion or learnt.is_confirmed():
+            learnt.is_suspicion = False
             return True
         if booked_for_s is not None and booked_for_s > learnt.known_at_s:
             learnt.below += 1
+            learnt.known_at_s = now_s
             if learnt.below >= MOST_BELOW:
                 self._absolve(now_s)
         return False

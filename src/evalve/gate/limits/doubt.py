@@ -6,6 +6,7 @@ serves the calls just before and after. So refusals count for, and calls that we
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -56,14 +57,20 @@ class Doubt:
         """Lately, to all who share the scope."""
         return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
 
-    def judge(self, sent_at_s: float, now_s: float) -> Verdict:
+    def judge(
+        self, sent_at_s: float, now_s: float, *, in_a_row: bool = False, is_booked: bool = True
+    ) -> Verdict:
+        """Calls that nobody booked are not known when they are served: their process tells `in_a_row`."""
+        if in_a_row and now_s >= self.immune_until_s:
+            return "too fast"
         if sent_at_s < self.began_s:
             return "chance"  # sent before the first was known: all of a clump may be refused for one reason
         is_immune = now_s < self.immune_until_s
         if (score := self._score(sent_at_s)) <= OVER:
-            self.began_s, self.refused, self.sent = now_s, 0, []
-        self.refused += 1
-        if score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
+            self.began_s, self.refused, self.sent = now_s, 1, []
+        elif is_booked:
+            self.refused += 1
+        if is_booked and score >= (TOO_FAST_WHILE_IMMUNE if is_immune else TOO_FAST):
             return "too fast"
         if now_s - self.single_since_s > MANY_WITHIN_S:
             self.single, self.single_since_s, self.sent_since = 0, now_s, 0
@@ -74,7 +81,8 @@ class Doubt:
         """Calls sent later tell nothing yet: their refusals may be on their way."""
         if len(self.sent) == MOST_SENT or self.began_s < 0:
             return OVER
-        return REFUSED * self.refused - sum(at_s < sent_at_s for at_s in self.sent)
+        sent = sum(at_s <= sent_at_s for at_s in self.sent) - (sent_at_s in self.sent)
+        return REFUSED * self.refused - sent
 
     def absolve(self, now_s: float) -> None:
         """A slower pace was refused as well: it is not about pace."""
@@ -82,3 +90,14 @@ class Doubt:
         self.immune_for_s = min(2 * self.immune_for_s, LONGEST_IMMUNE_S) if is_again else IMMUNE_S
         self.immune_until_s = now_s + self.immune_for_s
         self.single, self.began_s = 0, -1e9
+
+
+def calls_to_tell(refused: int, served: int) -> int:
+    """How many more calls show that they come too fast, if all are refused; 0 where too many were served.
+
+    With the one at hand, after so many refusals, and so many since the first that were served.
+    """
+    score = (REFUSED - 1) * refused + 1 - served
+    if score <= 0 or not refused:
+        return 0
+    return 1 + max(0, math.ceil((TOO_FAST - score) / (REFUSED - 1)))

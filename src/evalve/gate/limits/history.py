@@ -73,11 +73,12 @@ class History:
 
     def first_after(self, instant_s: float) -> float | None:
         """When the first was sent after that, at the earliest."""
-        before_s = self.began_s
-        for last_s, _ in self.parts:
+        first_s = self.began_s
+        for place, (last_s, _) in enumerate(self.parts):
+            if place:
+                first_s = max(self.parts[place - 1][0], last_s // self.part_s * self.part_s)
             if last_s > instant_s:
-                return max(before_s, instant_s)
-            before_s = last_s
+                return max(first_s, instant_s)
         return None
 
     def per_s(self, now_s: float) -> float:

@@ -20,6 +20,8 @@ MOST_UNCERTAIN = 1.5
 """A measured rate that may be so many times more or less tells nothing: some calls are served by chance, such
 as when another process has just begun."""
 LEAST_UNCERTAIN, SURE = 0.02, 0.1
+WELL_MEASURED = 0.5
+"""Where it is less certain, what lies between is as likely as what was measured."""
 SHALLOWEST = 1.0
 """Calls that every bucket holds."""
 BELOW_SHARE, FADES, MANY, LEAST_GOOD = 0.92, 0.95, 30, 6
@@ -68,6 +70,10 @@ NEARLY = 1.2
 """Times what a window held when it was full, at most, was ever served within its length."""
 LEAST_BLOCKED = 0.25
 """Of a window, for which nothing is served when it is full."""
+
+DEEPEST_S = 60.0
+"""No bucket is deeper, in seconds of its rate: one that has served much, and not one call more for long, is a
+window."""
 
 
 @dataclass(slots=True)
@@ -125,6 +131,10 @@ class LearntRate:
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
     history_began_s: float = 0.0
+    burst: float = 0.0
+    """Calls that were served before anything was refused …"""
+    burst_s: float = 0.0
+    """… and within how long: a bucket holds at least what did not flow in meanwhile."""
     history: History = field(default_factory=History)
     """Calls since there was last nothing left."""
     past: History = field(default_factory=History)
@@ -143,9 +153,15 @@ class LearntRate:
     def blocked(cls, unheld: dict[str, History], retry_after_s: float, now_s: float) -> LearntRate:
         """Nothing is served any more: what was sent until then, and after how long calls are welcome."""
         rate = cls(1.0 / REFUSED_SOON_S, now_s, known_at_s=now_s, counted_from_s=now_s, unheld=unheld)
+        first = together(unheld.values())
+        rate.burst, rate.burst_s = first.sum_after(-math.inf), now_s - first.began_s
         rate._block(now_s)
         rate._try_again(retry_after_s, now_s)
         return rate
+
+    def is_confirmed(self) -> bool:
+        """Whether nothing was refused until more was tried than is suspected to be too much."""
+        return self.given_per_s is not None and self.per_s > self.given_per_s and not self.below
 
     # -- sending
 
@@ -214,11 +230,11 @@ class LearntRate:
         before, given = self.given_per_s, min(self.per_s, served / passed_s)
         least_per_s, most_per_s = given / (1 + uncertain), given * (1 + uncertain)
         if before is not None:
-            is_below = self.per_s <= BELOW_SHARE * self.best_per_s and served < MANY
+            is_below = self.per_s <= max(BELOW_SHARE * self.best_per_s, self.least_per_s) and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
         if not self._may_have_overflowed(math.sqrt(given * self.per_s)):
             likely_per_s = self._narrow(least_per_s, given, most_per_s)
-            self.is_measured = True
+            self.is_measured = self.is_measured or uncertain <= WELL_MEASURED
         else:  # it may be as much as was refused
             likely_per_s = self._narrow(
                 least_per_s, before if self.is_measured else None, max(given, self.per_s)
@@ -244,11 +260,12 @@ class LearntRate:
         return max(math.sqrt(self.most_per_s / self.least_per_s) - 1, LEAST_UNCERTAIN)
 
     def _may_have_overflowed(self, per_s: float) -> bool:
-        """Whether, at that rate, more came in between than the shallowest bucket holds."""
+        """Whether, at that rate, more came in between than the bucket holds for certain."""
+        holds_s = max(SHORTEST_S, SHALLOWEST / per_s, self.burst / per_s - self.burst_s)
         sent = 0.0
         for last_s, amount in self.history.parts:
             sent += amount
-            if last_s - self.empty_at_s - sent / per_s > max(SHORTEST_S, SHALLOWEST / per_s):
+            if last_s - self.empty_at_s - sent / per_s > holds_s:
                 return True
         return False
 
@@ -312,7 +329,7 @@ class LearntRate:
         is_whole = float(retry_after_s).is_integer()
         if retry_after_s > (ROUNDED_S if is_whole else 0.0):
             latest_s = now_s + retry_after_s
-            soonest_s = latest_s - (min(DATED_S, 0.5 * retry_after_s) if is_whole else 0.0)
+            soonest_s = latest_s - (DATED_S if is_whole else 0.0)
             self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.blocked_at_s == now_s:
@@ -321,7 +338,8 @@ class LearntRate:
             blocked_s = now_s - self.blocked_at_s
             end_s = self._end_after_s(now_s + SOONEST * blocked_s)
             is_soon = blocked_s > SHORTEST_S and end_s < now_s + LATEST * blocked_s
-            self.try_at_s = end_s if is_soon else now_s + 2 * blocked_s
+            is_end = is_soon or (self._is_no_bucket() and end_s < math.inf)
+            self.try_at_s = end_s if is_end else now_s + 2 * blocked_s
 
     def _end_after_s(self, instant_s: float) -> float:
         """When the next window of a usual length would be over."""
@@ -336,6 +354,10 @@ class LearntRate:
                 ends.append((length_s, first_s + length_s + min(LATE_S, MOST_SLACK * length_s)))
         return ends
 
+    def _is_no_bucket(self) -> bool:
+        refused_s = self.refused_try_s - self.blocked_at_s
+        return refused_s * self._sent().sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
+
     def _sent(self) -> History:
         return together([*self.unheld.values(), self.past])
 
@@ -348,11 +370,12 @@ class LearntRate:
     def resume(self, served_try_s: float) -> tuple[float, History] | None:
         """Calls are served again: the window that was full, if it was one, and what was sent in it."""
         blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
+        is_no_bucket = self._is_no_bucket()
         lengths = [
             length_s
             for length_s, end_s in self._ends()
             if self.refused_try_s < end_s <= served_try_s + LATE_S
-            and blocked_s >= LEAST_BLOCKED * length_s
+            and (is_no_bucket or blocked_s >= LEAST_BLOCKED * length_s)
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
         ]

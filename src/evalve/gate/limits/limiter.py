@@ -82,7 +82,7 @@ class Limiter:
         waiter = Waiter(cost, group)
         booking = await self._served(scope, waiter)
         scope.note_admitted(booking)
-        if booking.version == UNBOOKED and scope.known:
+        if booking.version == UNBOOKED:
             scope.unheld.add(1, booking.start_s)
         return Permit(
             scope.name,
@@ -104,7 +104,7 @@ class Limiter:
 
     def _let_go(self, scope: Scope, cost: Pricing, now_s: float) -> Permit:
         with self._lock:
-            scope.let_out(1)
+            scope.let_out([now_s])
             scope.unheld.add(1, now_s)
         return Permit(scope.name, priced(cost), now_s, booked=False)
 
@@ -124,10 +124,9 @@ class Limiter:
             if stated is not None and not scope.known:
                 scope.known = True
                 scope.open(self._state.now_s())
-                scope.unheld.add(scope.in_flight + 1, self._state.now_s())  # they may have arrived late
-                scope.unheld.began_s = permit.started_at_s
+            in_a_row = False
             if refusal is not None and not stated and not scope.is_configured:
-                scope.hesitate(permit.started_at_s, self._state.now_s())
+                in_a_row = scope.hesitate(permit.started_at_s, self._state.now_s())
             if stated or refusal is not None:
                 scope.limited = True
             if not scope.limited:
@@ -135,7 +134,7 @@ class Limiter:
             if refusal is not None:
                 if not permit.booked:
                     scope.unheld.take_back(1, permit.started_at_s)
-                refusal = replace(refusal, in_flight=scope.in_flight)
+                refusal = replace(refusal, in_flight=scope.in_flight, in_a_row=in_a_row)
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
                 actual=actual if permit.booked else {},
@@ -299,7 +298,7 @@ class Limiter:
         with self._lock:
             for waiter in reversed(others[max(0, len(granted) - 1) :]):
                 scope.join(waiter, first=True)
-            scope.let_out(len(granted))
+            scope.let_out([booking.start_s for booking in granted])
             scope.waits_for_place = not granted
             scope.left = bool(granted)
             scope.under_ceiling = bookings[0].under_ceiling
@@ -325,7 +324,7 @@ class Limiter:
         with self._lock:
             most = int(min(scope.room(now_s), len(scope.groups) * 10_000.0 + 1)) - 1
             others = scope.next_waiters(most) if scope.known else []
-            scope.let_out(1 + sum(waiter.give(leave(waiter)) for waiter in others))
+            scope.let_out([now_s] * (1 + sum(waiter.give(leave(waiter)) for waiter in others)))
         return leave(me)
 
     async def _first_answer(self, scope: Scope) -> None:
@@ -352,9 +351,10 @@ class Limiter:
 
     async def _look_again(self, scope: Scope) -> None:
         """While we waited for the first answer, another process may have been refused."""
-        if scope.known and not scope.limited:
+        if not scope.limited:
             scope.limited = await self._is_remembered(scope.name)
             if scope.limited:
+                scope.known = True
                 with self._lock:
                     scope.settlements.append(
                         Settlement({}, {}, self._state.now_s(), unheld=scope.unheld.copy())
@@ -392,7 +392,7 @@ class Limiter:
 
     async def _give_back(self, scope: Scope, booking: Booking) -> None:
         with self._lock:
-            scope.in_flight -= 1
+            scope.take_back(booking.start_s)
             scope.tell_news()
             if booking.version == UNBOOKED:
                 return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal
 
 from evalve.gate.limits.booking import Booking
+from evalve.gate.limits.doubt import MOST_SENT, calls_to_tell
 from evalve.gate.limits.history import History
 from evalve.gate.limits.state import Settlement
 from evalve.gate.messages import Cost, Limits
@@ -22,8 +23,9 @@ FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
 FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
-HESITANT, REFUSED_WITHIN = 3, 3.0
-"""So few calls go out after a first refusal, until so many times as long as it took to come."""
+REFUSED_WITHIN = 1.5
+"""A call that was not refused for so many times as long as refusals take to come is taken to be served.
+After a first refusal no more go out than are needed to tell what it is about, beside those still open."""
 HESITATES_EVERY_S, MOST_HESITATIONS, FORGOTTEN_S = 2.0, 3, 60.0
 """More refusals than these had nothing to do with how many calls there were."""
 
@@ -110,9 +112,14 @@ class Scope:
     at_once: float = FIRST_AT_ONCE
     """How many of them need not be paced."""
     hesitated_at_s: float = -math.inf
-    hesitates_until_s: float = -math.inf
-    few: int = 0
-    """Calls that may go out meanwhile."""
+    latest_s: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SENT))
+    """When the latest calls started that were not refused."""
+    refused_from_s: float = math.inf
+    """When the first call started that was refused …"""
+    refused: int = 0
+    """… and how many were refused since; 0 where that has told what it is about."""
+    refused_at_s: float = -math.inf
+    refusal_takes_s: float = 0.0
     hesitations: int = 0
     is_configured: bool = False
     heard: int = 0
@@ -174,8 +181,8 @@ class Scope:
 
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
-        if now_s < self.hesitates_until_s:
-            return self.few
+        if self.refused and self.hesitations < MOST_HESITATIONS and self._missing(now_s):
+            return self._few(now_s)
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
@@ -183,10 +190,16 @@ class Scope:
         paced = FIRST_PER_S * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
         return self.at_once + paced - self.opened
 
-    def let_out(self, number: int) -> None:
-        self.in_flight += number
-        self.opened += number
-        self.few -= number
+    def let_out(self, starts_s: Sequence[float]) -> None:
+        self.in_flight += len(starts_s)
+        self.opened += len(starts_s)
+        self.latest_s.extend(starts_s)
+
+    def take_back(self, start_s: float) -> None:
+        """It has not started after all."""
+        self.in_flight -= 1
+        if start_s in self.latest_s:
+            self.latest_s.remove(start_s)
 
     def open(self, now_s: float) -> None:
         """The first answer has come: who waits may go."""
@@ -194,17 +207,41 @@ class Scope:
         self.opened_at_s, self.opened = now_s, 0
         self.at_once = FEW_AT_ONCE if others < FEW_AT_ONCE else FIRST_AT_ONCE  # with whoever comes next
 
-    def hesitate(self, sent_at_s: float, now_s: float) -> None:
-        """A refusal where nothing is known: few calls for a moment, to see whether they are refused too."""
-        if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
-            self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
-            if self.hesitations < MOST_HESITATIONS:
-                self.hesitated_at_s, self.few = now_s, HESITANT
-        elif sent_at_s < self.hesitated_at_s or now_s > self.hesitates_until_s:
-            return
-        else:
-            self.few += 1
-        self.hesitates_until_s = now_s + REFUSED_WITHIN * (now_s - sent_at_s)
+    def hesitate(self, sent_at_s: float, now_s: float) -> bool:
+        """A refusal where nothing is known: few calls for a moment, to see whether they are refused too.
+
+        Whether they are, of all that started after the first.
+        """
+        if sent_at_s in self.latest_s:
+            self.latest_s.remove(sent_at_s)
+        if self.refused and sent_at_s < self.refused_from_s:
+            return False
+        if not self._missing(now_s) or now_s - self.refused_at_s > HESITATES_EVERY_S:
+            self.refused_at_s, self.refused_from_s, self.refused = now_s, sent_at_s, 1
+            self.refusal_takes_s = now_s - sent_at_s
+            if now_s - self.hesitated_at_s > HESITATES_EVERY_S:
+                self.hesitations = 0 if now_s - self.hesitated_at_s > FORGOTTEN_S else self.hesitations + 1
+                if self.hesitations < MOST_HESITATIONS:
+                    self.hesitated_at_s = now_s
+            return False
+        tells = calls_to_tell(self.refused, self._unrefused(-math.inf, sent_at_s)) == 1
+        self.refusal_takes_s = max(self.refusal_takes_s, now_s - sent_at_s)
+        self.refused = 0 if tells else self.refused + 1
+        return tells
+
+    def _few(self, now_s: float) -> int:
+        """How many calls more tell what refusals are about, beside those under way."""
+        under_way = self._unrefused(now_s - REFUSED_WITHIN * self.refusal_takes_s, math.inf)
+        return max(0, self._missing(now_s) - under_way)
+
+    def _missing(self, now_s: float) -> int:
+        """The same with those under way; 0 where that was told, or enough were served."""
+        served = self._unrefused(-math.inf, now_s - REFUSED_WITHIN * self.refusal_takes_s)
+        return calls_to_tell(self.refused, served)
+
+    def _unrefused(self, after_s: float, until_s: float) -> int:
+        """Calls that started then, after the first that was refused, and were not."""
+        return sum(self.refused_from_s <= at_s and after_s < at_s <= until_s for at_s in self.latest_s)
 
     def takes_along(self) -> bool:
         """Whether somebody will soon tell the shared state what calls took, and frees their places."""

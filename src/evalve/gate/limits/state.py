@@ -28,6 +28,8 @@ class Refusal:
     retry_after_s: float
     in_flight: int = 0
     """Calls of the same process that went on; those that were never booked are known to it alone."""
+    in_a_row: bool = False
+    """Whether the calls of the same process that started shortly before it were refused too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
     if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
         booked_for_s = sent_at_s if settlement.booked else None
         served_per_s = settlement.unheld.per_s(now_s) if settlement.unheld is not None else 0.0
-        if not state.is_about_rate(served_per_s, sent_at_s, booked_for_s, now_s):
+        if not state.is_about_rate(served_per_s, sent_at_s, booked_for_s, now_s, in_a_row=refusal.in_a_row):
             return
     if state.learn_rate(
         refusal.dimension,
