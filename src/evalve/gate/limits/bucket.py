@@ -46,14 +46,16 @@ LEAST_SHARE = 0.05
 JUMP_SHARE = 0.3
 JUMPS_OF_A_WINDOW, SHORT_WINDOW_S = 2, 3.0
 """So many, and no further apart: what seems to be missing within a window is not what others take."""
+OVERTAKEN_S = 0.02
+"""Calls that start no further apart may arrive in any order."""
 TIMES_SEEN = 8
 """Answers after which it is believed that a bucket is no deeper than they said."""
 REFUTED_S = 600.0
 """For how long headers are not believed that were refuted; the next time twice as long."""
 SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
 """Refusals that it takes to count in windows, and how far apart they may be."""
-ROUNDED_S = 1.0
-"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+DATED_S = 2.0
+"""Up to so much is added to when calls are welcome again, where it is told by a date in whole seconds."""
 WINDOW_SHARE = 0.03
 """Of the rate: so much use by others, soon after a refusal, may be a window instead."""
 SHARED_FOR_S = 3.0
@@ -181,6 +183,8 @@ class Bucket:
     trial: Trial = field(default_factory=Trial)
     shared_since_s: float | None = None
     """Since when others seem to use much of it."""
+    last_seen_sent_s: float = -1e9
+    """When the call started whose answer said what was last seen."""
 
     def refuse(
         self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
@@ -233,7 +237,7 @@ class Bucket:
             burst.length_s = min(burst.length_s, length_s)
         if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
             burst.supports += 1
-        is_told = retry_after_s > ROUNDED_S + 1.0 and retry_after_s > 0.5 * burst.length_s
+        is_told = retry_after_s > DATED_S and retry_after_s > 0.5 * burst.length_s
         is_short = burst.length_s <= SHORT_WINDOW_S
         if is_told or burst.supports >= (SUPPORTS if not is_short else 1):
             self.count_in_windows(burst.length_s, now_s)
@@ -278,6 +282,10 @@ class Bucket:
         self.others_per_s = 0.0
         self.set_level(level, now_s)
         return True
+
+    def is_depth_shown(self) -> bool:
+        """Whether somebody has said it, or answers would have shown if it were more."""
+        return self.depth_known or self.times_seen >= TIMES_SEEN
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -369,7 +377,7 @@ class Bucket:
         """
         if stated.remaining is None or now_s < self.refuted_until_s or self.window is not None:
             return
-        self._learn_shape(stated.remaining, now_s)
+        self._learn_shape(stated.remaining, sent, now_s)
         if self.window is not None or self._is_tried(stated.remaining, now_s):
             return
         sent = sent or Sent(now_s, self.taken)
@@ -437,16 +445,10 @@ class Bucket:
             return True
         return False
 
-    def _learn_shape(self, remaining: float, now_s: float) -> None:
+    def _learn_shape(self, remaining: float, sent: Sent | None, now_s: float) -> None:
         """Whether it is shallower than was assumed, and whether it fills steadily."""
-        if self.last_seen is not None and self.seen_at_s is not None:
-            flowed_in = (now_s - self.seen_at_s) * self.per_s
-            if remaining - self.last_seen > flowed_in + max(2.0, JUMP_SHARE * self.depth):
-                self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
-                self.jumped_at_s = now_s
-                if self.jumps == JUMPS_OF_A_WINDOW:
-                    self.count_in_windows((self.most_seen + WHOLE) / self.per_s, now_s)
-        self.last_seen = remaining
+        if sent is not None:
+            self._learn_jump(remaining, sent.at_s, now_s)
         self.times_seen += 1
         self.most_seen = max(self.most_seen, remaining)
         if not self.depth_known and self.times_seen >= TIMES_SEEN and self.most_seen < 0.5 * self.depth:
@@ -454,6 +456,22 @@ class Bucket:
             self.depth_known = True
             self.others_per_s = 0.0
             self.set_level(min(self.level(now_s), remaining), now_s)
+
+    def _learn_jump(self, remaining: float, sent_at_s: float, now_s: float) -> None:
+        """Whether more is in it than flowed in since the call that was sent before."""
+        later_s = sent_at_s - self.last_seen_sent_s
+        if self.last_seen is not None and later_s <= OVERTAKEN_S:
+            if later_s > -OVERTAKEN_S:
+                self.last_seen = min(self.last_seen, remaining)
+            return
+        if self.last_seen is not None and self.seen_at_s is not None:
+            flowed_in = max(later_s, now_s - self.seen_at_s) * self.per_s
+            if remaining - self.last_seen > flowed_in + max(2.0, JUMP_SHARE * self.depth):
+                self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
+                self.jumped_at_s = now_s
+                if self.jumps == JUMPS_OF_A_WINDOW:
+                    self.count_in_windows((self.most_seen + WHOLE) / self.per_s, now_s)
+        self.last_seen, self.last_seen_sent_s = remaining, sent_at_s
 
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)

@@ -99,6 +99,7 @@ def _bucket(bucket: Bucket) -> list[Any]:
         bucket.windows_refuted_until_s,
         astuple(bucket.trial),
         bucket.shared_since_s,
+        bucket.last_seen_sent_s,
     ]
 
 
@@ -177,5 +178,6 @@ def _bucket_of(values: list[Any]) -> Bucket:
             bucket.burst.log, bucket.burst.supports = History(*log), supports
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
-        (bucket.shared_since_s,) = values[24:] or (None,)
+        bucket.shared_since_s = values[24] if len(values) > 24 else None
+        bucket.last_seen_sent_s = values[25] if len(values) > 25 else bucket.last_seen_sent_s
     return bucket
