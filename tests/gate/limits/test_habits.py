@@ -199,9 +199,10 @@ def test_a_date_in_whole_seconds_asks_for_no_longer_pause_than_a_full_window(hea
     held(Habits(16.7, 1.0, "sliding", headers, "date"), processes=1, most_wall=1.10)
 
 
-def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared() -> None:
+@pytest.mark.parametrize("depth_s", [0.25, 1.0])
+def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared(depth_s: float) -> None:
     """What remains of it does not rise while calls go on evenly, as where others take what flows in."""
-    habits = Habits(200.0, 1.0, "sliding", headers="bucket")
+    habits = Habits(200.0, depth_s, "sliding", headers="bucket")
 
     ended_s = run_in_virtual_time(paced(habits, Limits(), calls=3000))
 

@@ -246,9 +246,8 @@ class Bucket:
         """From now on, when one is full."""
         length_s = usual_length_s(max(length_s, SHORTEST_S))
         self.window = Window.of(self.per_s, length_s, now_s)
-        for last_s, amount in self.burst.log.parts:
-            if last_s <= now_s:
-                self.window.take(amount, last_s)
+        for last_s, amount in self.burst.log.begun(now_s):
+            self.window.take(amount, last_s)
         self.window.fill(now_s)
         self.closed_until_s = 0.0
         self.others_per_s = 0.0
@@ -284,8 +283,8 @@ class Bucket:
         return True
 
     def is_depth_shown(self) -> bool:
-        """Whether somebody has said it, or answers would have shown if it were more."""
-        return self.depth_known or self.times_seen >= TIMES_SEEN
+        """Whether somebody has said it, or the first answer would have shown if it were more."""
+        return self.depth_known or self.seen_at_s is not None
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -475,8 +474,7 @@ class Bucket:
 
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)
-        sample = self.others_per_s + gap / max(since_s, 0.05)
-        learnt = self.others_per_s + weight * (sample - self.others_per_s)
+        learnt = self.others_per_s + weight * gap / since_s
         if was_refused and gap > CERTAIN_GAP:
             learnt = max(learnt, self.others_per_s + SUSPECTED_AT_ONCE * self.per_s)
         elif gap == 0.0:
