@@ -31,6 +31,8 @@ DRIFT_S = 5.0
 """Over how long the use by others is averaged."""
 WHOLE = 1.0
 """What remains is told in whole numbers, cut off: up to this much more is there."""
+COST_WEIGHT = 0.1
+"""Of the latest call in what a call takes on average."""
 FORGOTTEN_S = 120.0
 """How fast others are forgotten while nothing is missing."""
 SUSPECTED_SHARE = 0.1
@@ -185,6 +187,8 @@ class Bucket:
     """Since when others seem to use much of it."""
     last_seen_sent_s: float = -1e9
     """When the call started whose answer said what was last seen."""
+    usual_cost: float = WHOLE
+    """What a call takes of it, on average."""
 
     def refuse(
         self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
@@ -212,7 +216,7 @@ class Bucket:
         depth = self.depth if self.depth_known and now_s >= self.refuted_until_s else 0.0
         is_ours = self.others_per_s <= WINDOW_SHARE * self.per_s
         if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
-            return (depth + WHOLE) / self.per_s
+            return (depth + self.usual_cost) / self.per_s
         return max(served, depth if is_empty else 0.0) / self.per_s
 
     def _is_busy(self, now_s: float) -> bool:
@@ -221,6 +225,8 @@ class Bucket:
         return lately >= BUSY_SHARE * BUSY_S * self.per_s
 
     def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
+        if sent.at_s < window.since_s:
+            return
         window.refused(sent.at_s)
         if window.surprises >= MOST_SURPRISES or now_s < window.on_trial_until_s:
             self.window = None
@@ -245,7 +251,7 @@ class Bucket:
     def count_in_windows(self, length_s: float, now_s: float) -> Window:
         """From now on, when one is full."""
         length_s = usual_length_s(max(length_s, SHORTEST_S))
-        self.window = Window.of(self.per_s, length_s, now_s)
+        self.window = Window.of(self.per_s, length_s, now_s, usual_cost=self.usual_cost)
         for last_s, amount in self.burst.log.begun(now_s):
             self.window.take(amount, last_s)
         self.window.fill(now_s)
@@ -315,6 +321,7 @@ class Bucket:
     def take(self, cost: float, start_s: float) -> None:
         self.full_at_s = max(self.full_at_s, start_s) + cost / self.rate()
         self.burst.take(cost, self.per_s, start_s, self.taken)
+        self.usual_cost += COST_WEIGHT * (cost - self.usual_cost) if self.taken else cost - self.usual_cost
         self.taken += cost
         if self.window is not None:
             self.window.take(cost, start_s)
@@ -451,7 +458,7 @@ class Bucket:
         self.times_seen += 1
         self.most_seen = max(self.most_seen, remaining)
         if not self.depth_known and self.times_seen >= TIMES_SEEN and self.most_seen < 0.5 * self.depth:
-            self.depth = max(self.most_seen + 1.0, self.per_s * LEAST_SHOWN_S, 1.0)
+            self.depth = max(self.most_seen + self.usual_cost, self.per_s * LEAST_SHOWN_S, 1.0)
             self.depth_known = True
             self.others_per_s = 0.0
             self.set_level(min(self.level(now_s), remaining), now_s)
@@ -469,7 +476,7 @@ class Bucket:
                 self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
                 self.jumped_at_s = now_s
                 if self.jumps == JUMPS_OF_A_WINDOW:
-                    self.count_in_windows((self.most_seen + WHOLE) / self.per_s, now_s)
+                    self.count_in_windows((self.most_seen + self.usual_cost) / self.per_s, now_s)
         self.last_seen, self.last_seen_sent_s = remaining, sent_at_s
 
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
@@ -490,6 +497,6 @@ def first_seen(stated: Stated, per_s: float, now_s: float) -> Bucket:
     remaining = stated.remaining if stated.remaining is not None else assumed
     depth = max(assumed, remaining)
     bucket = Bucket(per_s, depth, now_s, depth_known=remaining > assumed, source="response headers")
-    bucket.seen_at_s = now_s
+    bucket.seen_at_s, bucket.most_seen = now_s, stated.remaining or 0.0
     bucket.set_level(remaining, now_s)
     return bucket

@@ -100,6 +100,7 @@ def _bucket(bucket: Bucket) -> list[Any]:
         astuple(bucket.trial),
         bucket.shared_since_s,
         bucket.last_seen_sent_s,
+        bucket.usual_cost,
     ]
 
 
@@ -164,6 +165,7 @@ def _window(window: Window) -> list[Any]:
         window.since_s,
         window.surprises,
         window.on_trial_until_s,
+        window.usual_cost,
     ]
 
 
@@ -179,5 +181,6 @@ def _bucket_of(values: list[Any]) -> Bucket:
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
         bucket.shared_since_s = values[24] if len(values) > 24 else None
-        bucket.last_seen_sent_s = values[25] if len(values) > 25 else bucket.last_seen_sent_s
+        if len(values) > 26:
+            bucket.last_seen_sent_s, bucket.usual_cost = values[25:27]
     return bucket
