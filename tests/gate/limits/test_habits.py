@@ -186,12 +186,25 @@ def tokens(calls_per_s: float, depth_s: float, counting: Counting, headers: Head
         tokens(10.0, 1.0, "sliding", "bucket"),
         Habits(2.0, 10.0, "bucket", "bucket"),
         Habits(2.0, 10.0, "sliding", "window"),
+        Habits(15.0, 0.5, "sliding", "bucket", "exact"),
+        tokens(7.0, 2.0, "fixed", "minute"),
     ],
     ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.headers}",
 )
 def test_four_processes_find_out_slow_stated_limits(habits: Habits) -> None:
     """Each has booked a call ahead when a window is found, and tells late what earlier answers said."""
     held(habits, processes=4, most_wall=1.10)
+
+
+def test_a_window_of_tokens_is_counted_in_whole_calls() -> None:
+    held(tokens(10.0, 0.5, "sliding", "bucket"), processes=1, most_wall=1.10)
+
+
+def test_a_refusal_that_shows_a_window_does_not_refute_it() -> None:
+    habits = Habits(1800.0, 1.0, "sliding", "window", "exact", dimension="tokens", size=120.0)
+    habits.latency_s = 0.3
+
+    held(habits, processes=1, most_wall=1.10)
 
 
 @pytest.mark.parametrize("headers", ["bucket", "window"])

@@ -29,6 +29,8 @@ IN_TRANSIT_S = 0.25
 not raised by it, or a burst of answers would each give leave to the same calls again."""
 DRIFT_S = 5.0
 """Over how long the use by others is averaged."""
+SOONEST_S = 0.01
+"""Answers that follow each other sooner tell no more than one after so long: calls overtake each other."""
 WHOLE = 1.0
 """What remains is told in whole numbers, cut off: up to this much more is there."""
 COST_WEIGHT = 0.1
@@ -239,6 +241,8 @@ class Bucket:
         is_again = now_s - burst.refused_at_s <= SUPPORTED_WITHIN_S
         if not is_again:
             burst.length_s, burst.supports = length_s, 0
+        elif self.depth_known and length_s <= SHORT_WINDOW_S:
+            burst.length_s = length_s  # more is known of it than at the first refusal
         elif burst.is_blocked():
             burst.length_s = min(burst.length_s, length_s)
         if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
@@ -276,8 +280,9 @@ class Bucket:
         level = min(0.0, self.level(now_s))
         if now_s < self.refuted_until_s:
             shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
-            if self.depth <= shallowest:
-                return False  # nor is it about the depth
+            if self.depth <= shallowest:  # nor is it about the depth
+                self.windows_refuted_until_s = min(self.windows_refuted_until_s, now_s)
+                return False
             self.depth = max(self.depth / 2, shallowest)
         else:
             self.depth = min(self.depth, max(self.per_s * ASSUMED_BURST_S, 1.0))
@@ -481,7 +486,7 @@ class Bucket:
 
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)
-        learnt = self.others_per_s + weight * gap / since_s
+        learnt = self.others_per_s + weight * gap / max(since_s, SOONEST_S)
         if was_refused and gap > CERTAIN_GAP:
             learnt = max(learnt, self.others_per_s + SUSPECTED_AT_ONCE * self.per_s)
         elif gap == 0.0:
