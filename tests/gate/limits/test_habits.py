@@ -188,6 +188,8 @@ def tokens(calls_per_s: float, depth_s: float, counting: Counting, headers: Head
         Habits(2.0, 10.0, "sliding", "window"),
         Habits(15.0, 0.5, "sliding", "bucket", "exact"),
         tokens(7.0, 2.0, "fixed", "minute"),
+        tokens(16.7, 0.25, "fixed", "window"),
+        Habits(10.0, 1.0, "fixed", "minute"),
     ],
     ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.headers}",
 )

@@ -136,8 +136,11 @@ class ScopeState:
                 bucket = self.buckets[dimension] = Bucket(per_s, depth, depth_known=is_known, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
-                if per_s > RAISED * bucket.per_s:
-                    self.version += 1  # what is booked may go earlier
+                if per_s > RAISED * bucket.per_s:  # what is booked may go earlier
+                    for start_s, amount in self._ahead(dimension, now_s):
+                        bucket.give_back(amount, start_s)
+                    self.version += 1
+                    bucket.since_version = self.version
                 bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
         forgotten = [name for name, bucket in self.buckets.items() if bucket.forget_window(now_s)]

@@ -209,7 +209,10 @@ class Bucket:
         if self.window is not None:
             self._refuse_in_window(self.window, sent, now_s)
         elif now_s >= self.windows_refuted_until_s:
-            self._doubt_flow(self._length_s(served, is_empty, now_s), retry_after_s, now_s)
+            length_s = self._length_s(served, is_empty, now_s)
+            if is_empty and self.depth_known and length_s <= SHORT_WINDOW_S:
+                burst.length_s = length_s  # headers may have shown more than the first refusal
+            self._doubt_flow(length_s, retry_after_s, now_s)
         burst.refused += cost
         burst.refused_at_s, burst.refused_taken = now_s, sent.taken
 
@@ -241,8 +244,6 @@ class Bucket:
         is_again = now_s - burst.refused_at_s <= SUPPORTED_WITHIN_S
         if not is_again:
             burst.length_s, burst.supports = length_s, 0
-        elif self.depth_known and length_s <= SHORT_WINDOW_S:
-            burst.length_s = length_s  # more is known of it than at the first refusal
         elif burst.is_blocked():
             burst.length_s = min(burst.length_s, length_s)
         if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
