@@ -141,7 +141,8 @@ def ideal_s(habits: Habits, calls: int) -> float:
     if not habits.is_limited:
         return 0.0
     if habits.counting != "bucket":
-        return (calls * habits.size - 1) // habits.depth * habits.depth_s + habits.latency_s
+        whole = int(habits.depth / habits.size + 1e-9)
+        return (calls - 1) // whole * habits.depth_s + habits.latency_s
     return max(0.0, calls * habits.size / habits.per_s - habits.depth_s) + habits.latency_s
 
 

@@ -193,9 +193,51 @@ def test_what_processes_sent_that_ended_before_a_window_was_found_is_found_out_t
     held(Habits(1.0, 10.0, counting, headers="absent"), processes=4, most_wall=1.20)
 
 
-def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared() -> None:
+def tokens(calls_per_s: float, depth_s: float, counting: Counting, headers: Headers) -> Habits:
+    return Habits(500.0 * calls_per_s, depth_s, counting, headers, dimension="input_tokens", size=500.0)
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        Habits(5.0, 1.0, "fixed", "bucket"),
+        Habits(5.0, 1.0, "sliding", "bucket"),
+        tokens(5.0, 1.0, "sliding", "window"),
+        tokens(10.0, 1.0, "sliding", "bucket"),
+        Habits(2.0, 10.0, "bucket", "bucket"),
+        Habits(2.0, 10.0, "sliding", "window"),
+        Habits(15.0, 0.5, "sliding", "bucket", "exact"),
+        tokens(7.0, 2.0, "fixed", "minute"),
+        tokens(16.7, 0.25, "fixed", "window"),
+        Habits(10.0, 1.0, "fixed", "minute"),
+    ],
+    ids=lambda habits: f"{habits.per_s:g}/s in {habits.depth_s:g} s, {habits.counting}, {habits.headers}",
+)
+def test_four_processes_find_out_slow_stated_limits(habits: Habits) -> None:
+    """Each has booked a call ahead when a window is found, and tells late what earlier answers said."""
+    held(habits, processes=4, most_wall=1.10)
+
+
+def test_a_window_of_tokens_is_counted_in_whole_calls() -> None:
+    held(tokens(10.0, 0.5, "sliding", "bucket"), processes=1, most_wall=1.10)
+
+
+def test_a_refusal_that_shows_a_window_does_not_refute_it() -> None:
+    habits = Habits(1800.0, 1.0, "sliding", "window", "exact", dimension="tokens", size=120.0)
+    habits.latency_s = 0.3
+
+    held(habits, processes=1, most_wall=1.10)
+
+
+@pytest.mark.parametrize("headers", ["bucket", "window"])
+def test_a_date_in_whole_seconds_asks_for_no_longer_pause_than_a_full_window(headers: Headers) -> None:
+    held(Habits(16.7, 1.0, "sliding", headers, "date"), processes=1, most_wall=1.10)
+
+
+@pytest.mark.parametrize("depth_s", [0.25, 1.0])
+def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_shared(depth_s: float) -> None:
     """What remains of it does not rise while calls go on evenly, as where others take what flows in."""
-    habits = Habits(200.0, 1.0, "sliding", headers="bucket")
+    habits = Habits(200.0, depth_s, "sliding", headers="bucket")
 
     ended_s = run_in_virtual_time(paced(habits, Limits(), calls=3000))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.limits.bucket import ASSUMED_BURST_S, ROUNDED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.limits.bucket import ASSUMED_BURST_S, DATED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
@@ -136,8 +136,11 @@ class ScopeState:
                 bucket = self.buckets[dimension] = Bucket(per_s, depth, depth_known=is_known, source=source)
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
-                if per_s > RAISED * bucket.per_s:
-                    self.version += 1  # what is booked may go earlier
+                if per_s > RAISED * bucket.per_s:  # what is booked may go earlier
+                    for start_s, amount in self._ahead(dimension, now_s):
+                        bucket.give_back(amount, start_s)
+                    self.version += 1
+                    bucket.since_version = self.version
                 bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
         forgotten = [name for name, bucket in self.buckets.items() if bucket.forget_window(now_s)]
@@ -331,7 +334,11 @@ class ScopeState:
             if dimension == "output_tokens":
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
+            had = bucket.window
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
+            if bucket.window is not had:  # what waits is not in it
+                self.version += 1
+                bucket.since_version = self.version
 
     def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
         """What a limit for another time comes to."""
@@ -483,7 +490,7 @@ class ScopeState:
             return
         self.penalised_at_s[episode] = now_s
         self.version += 1
-        if retry_after_s <= ROUNDED_S and (known := [b for b in self.buckets.values() if b.depth_known]):
+        if retry_after_s <= DATED_S and (known := [b for b in self.buckets.values() if b.is_depth_shown()]):
             # whatever they count in, after so long all is there again: more was added by rounding
             retry_after_s = min(retry_after_s, max(usual_length_s(b.depth / b.per_s) for b in known))
         if retry_after_s >= PROBED_AFTER_S:

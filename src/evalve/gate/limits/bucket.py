@@ -29,8 +29,12 @@ IN_TRANSIT_S = 0.25
 not raised by it, or a burst of answers would each give leave to the same calls again."""
 DRIFT_S = 5.0
 """Over how long the use by others is averaged."""
+SOONEST_S = 0.01
+"""Answers that follow each other sooner tell no more than one after so long: calls overtake each other."""
 WHOLE = 1.0
 """What remains is told in whole numbers, cut off: up to this much more is there."""
+COST_WEIGHT = 0.1
+"""Of the latest call in what a call takes on average."""
 FORGOTTEN_S = 120.0
 """How fast others are forgotten while nothing is missing."""
 SUSPECTED_SHARE = 0.1
@@ -46,14 +50,16 @@ LEAST_SHARE = 0.05
 JUMP_SHARE = 0.3
 JUMPS_OF_A_WINDOW, SHORT_WINDOW_S = 2, 3.0
 """So many, and no further apart: what seems to be missing within a window is not what others take."""
+OVERTAKEN_S = 0.02
+"""Calls that start no further apart may arrive in any order."""
 TIMES_SEEN = 8
 """Answers after which it is believed that a bucket is no deeper than they said."""
 REFUTED_S = 600.0
 """For how long headers are not believed that were refuted; the next time twice as long."""
 SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
 """Refusals that it takes to count in windows, and how far apart they may be."""
-ROUNDED_S = 1.0
-"""Up to so much may be added to when calls are welcome again, because it is told in whole seconds."""
+DATED_S = 2.0
+"""Up to so much is added to when calls are welcome again, where it is told by a date in whole seconds."""
 WINDOW_SHARE = 0.03
 """Of the rate: so much use by others, soon after a refusal, may be a window instead."""
 SHARED_FOR_S = 3.0
@@ -181,6 +187,10 @@ class Bucket:
     trial: Trial = field(default_factory=Trial)
     shared_since_s: float | None = None
     """Since when others seem to use much of it."""
+    last_seen_sent_s: float = -1e9
+    """When the call started whose answer said what was last seen."""
+    usual_cost: float = WHOLE
+    """What a call takes of it, on average."""
 
     def refuse(
         self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
@@ -199,7 +209,10 @@ class Bucket:
         if self.window is not None:
             self._refuse_in_window(self.window, sent, now_s)
         elif now_s >= self.windows_refuted_until_s:
-            self._doubt_flow(self._length_s(served, is_empty, now_s), retry_after_s, now_s)
+            length_s = self._length_s(served, is_empty, now_s)
+            if is_empty and self.depth_known and length_s <= SHORT_WINDOW_S:
+                burst.length_s = length_s  # headers may have shown more than the first refusal
+            self._doubt_flow(length_s, retry_after_s, now_s)
         burst.refused += cost
         burst.refused_at_s, burst.refused_taken = now_s, sent.taken
 
@@ -208,7 +221,7 @@ class Bucket:
         depth = self.depth if self.depth_known and now_s >= self.refuted_until_s else 0.0
         is_ours = self.others_per_s <= WINDOW_SHARE * self.per_s
         if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
-            return (depth + WHOLE) / self.per_s
+            return (depth + self.usual_cost) / self.per_s
         return max(served, depth if is_empty else 0.0) / self.per_s
 
     def _is_busy(self, now_s: float) -> bool:
@@ -217,6 +230,8 @@ class Bucket:
         return lately >= BUSY_SHARE * BUSY_S * self.per_s
 
     def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
+        if sent.at_s < window.since_s:
+            return
         window.refused(sent.at_s)
         if window.surprises >= MOST_SURPRISES or now_s < window.on_trial_until_s:
             self.window = None
@@ -233,7 +248,7 @@ class Bucket:
             burst.length_s = min(burst.length_s, length_s)
         if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
             burst.supports += 1
-        is_told = retry_after_s > ROUNDED_S + 1.0 and retry_after_s > 0.5 * burst.length_s
+        is_told = retry_after_s > DATED_S and retry_after_s > 0.5 * burst.length_s
         is_short = burst.length_s <= SHORT_WINDOW_S
         if is_told or burst.supports >= (SUPPORTS if not is_short else 1):
             self.count_in_windows(burst.length_s, now_s)
@@ -241,10 +256,9 @@ class Bucket:
     def count_in_windows(self, length_s: float, now_s: float) -> Window:
         """From now on, when one is full."""
         length_s = usual_length_s(max(length_s, SHORTEST_S))
-        self.window = Window.of(self.per_s, length_s, now_s)
-        for last_s, amount in self.burst.log.parts:
-            if last_s <= now_s:
-                self.window.take(amount, last_s)
+        self.window = Window.of(self.per_s, length_s, now_s, usual_cost=self.usual_cost)
+        for last_s, amount in self.burst.log.begun(now_s):
+            self.window.take(amount, last_s)
         self.window.fill(now_s)
         self.closed_until_s = 0.0
         self.others_per_s = 0.0
@@ -267,8 +281,9 @@ class Bucket:
         level = min(0.0, self.level(now_s))
         if now_s < self.refuted_until_s:
             shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
-            if self.depth <= shallowest:
-                return False  # nor is it about the depth
+            if self.depth <= shallowest:  # nor is it about the depth
+                self.windows_refuted_until_s = min(self.windows_refuted_until_s, now_s)
+                return False
             self.depth = max(self.depth / 2, shallowest)
         else:
             self.depth = min(self.depth, max(self.per_s * ASSUMED_BURST_S, 1.0))
@@ -278,6 +293,10 @@ class Bucket:
         self.others_per_s = 0.0
         self.set_level(level, now_s)
         return True
+
+    def is_depth_shown(self) -> bool:
+        """Whether somebody has said it, or the first answer would have shown if it were more."""
+        return self.depth_known or self.seen_at_s is not None
 
     def rate(self) -> float:
         return max(self.per_s - self.others_per_s, self.per_s * LEAST_SHARE)
@@ -308,6 +327,7 @@ class Bucket:
     def take(self, cost: float, start_s: float) -> None:
         self.full_at_s = max(self.full_at_s, start_s) + cost / self.rate()
         self.burst.take(cost, self.per_s, start_s, self.taken)
+        self.usual_cost += COST_WEIGHT * (cost - self.usual_cost) if self.taken else cost - self.usual_cost
         self.taken += cost
         if self.window is not None:
             self.window.take(cost, start_s)
@@ -369,7 +389,7 @@ class Bucket:
         """
         if stated.remaining is None or now_s < self.refuted_until_s or self.window is not None:
             return
-        self._learn_shape(stated.remaining, now_s)
+        self._learn_shape(stated.remaining, sent, now_s)
         if self.window is not None or self._is_tried(stated.remaining, now_s):
             return
         sent = sent or Sent(now_s, self.taken)
@@ -437,28 +457,37 @@ class Bucket:
             return True
         return False
 
-    def _learn_shape(self, remaining: float, now_s: float) -> None:
+    def _learn_shape(self, remaining: float, sent: Sent | None, now_s: float) -> None:
         """Whether it is shallower than was assumed, and whether it fills steadily."""
-        if self.last_seen is not None and self.seen_at_s is not None:
-            flowed_in = (now_s - self.seen_at_s) * self.per_s
-            if remaining - self.last_seen > flowed_in + max(2.0, JUMP_SHARE * self.depth):
-                self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
-                self.jumped_at_s = now_s
-                if self.jumps == JUMPS_OF_A_WINDOW:
-                    self.count_in_windows((self.most_seen + WHOLE) / self.per_s, now_s)
-        self.last_seen = remaining
+        if sent is not None:
+            self._learn_jump(remaining, sent.at_s, now_s)
         self.times_seen += 1
         self.most_seen = max(self.most_seen, remaining)
         if not self.depth_known and self.times_seen >= TIMES_SEEN and self.most_seen < 0.5 * self.depth:
-            self.depth = max(self.most_seen + 1.0, self.per_s * LEAST_SHOWN_S, 1.0)
+            self.depth = max(self.most_seen + self.usual_cost, self.per_s * LEAST_SHOWN_S, 1.0)
             self.depth_known = True
             self.others_per_s = 0.0
             self.set_level(min(self.level(now_s), remaining), now_s)
 
+    def _learn_jump(self, remaining: float, sent_at_s: float, now_s: float) -> None:
+        """Whether more is in it than flowed in since the call that was sent before."""
+        later_s = sent_at_s - self.last_seen_sent_s
+        if self.last_seen is not None and later_s <= OVERTAKEN_S:
+            if later_s > -OVERTAKEN_S:
+                self.last_seen = min(self.last_seen, remaining)
+            return
+        if self.last_seen is not None and self.seen_at_s is not None:
+            flowed_in = max(later_s, now_s - self.seen_at_s) * self.per_s
+            if remaining - self.last_seen > flowed_in + max(2.0, JUMP_SHARE * self.depth):
+                self.jumps = self.jumps + 1 if now_s < self.jumped_at_s + SHORT_WINDOW_S else 1
+                self.jumped_at_s = now_s
+                if self.jumps == JUMPS_OF_A_WINDOW:
+                    self.count_in_windows((self.most_seen + self.usual_cost) / self.per_s, now_s)
+        self.last_seen, self.last_seen_sent_s = remaining, sent_at_s
+
     def _learn_drift(self, gap: float, since_s: float, now_s: float, *, was_refused: bool) -> None:
         weight = 1 - math.exp(-since_s / DRIFT_S)
-        sample = self.others_per_s + gap / max(since_s, 0.05)
-        learnt = self.others_per_s + weight * (sample - self.others_per_s)
+        learnt = self.others_per_s + weight * gap / max(since_s, SOONEST_S)
         if was_refused and gap > CERTAIN_GAP:
             learnt = max(learnt, self.others_per_s + SUSPECTED_AT_ONCE * self.per_s)
         elif gap == 0.0:
@@ -474,6 +503,6 @@ def first_seen(stated: Stated, per_s: float, now_s: float) -> Bucket:
     remaining = stated.remaining if stated.remaining is not None else assumed
     depth = max(assumed, remaining)
     bucket = Bucket(per_s, depth, now_s, depth_known=remaining > assumed, source="response headers")
-    bucket.seen_at_s = now_s
+    bucket.seen_at_s, bucket.most_seen = now_s, stated.remaining or 0.0
     bucket.set_level(remaining, now_s)
     return bucket

@@ -61,6 +61,14 @@ class History:
     def sum_after(self, instant_s: float) -> float:
         return sum(amount for last_s, amount in self.parts if last_s > instant_s)
 
+    def begun(self, now_s: float) -> list[tuple[float, float]]:
+        """Parts of which something was sent already; what is to be sent later with that counts as well."""
+        return [
+            (min(last_s, now_s), amount)
+            for last_s, amount in self.parts
+            if last_s // self.part_s * self.part_s <= now_s
+        ]
+
     def most_within(self, length_s: float) -> float:
         """In any time of that length."""
         return max(

@@ -25,7 +25,8 @@ MOST_AT_ONCE = 32
 LONG_WAIT_S = 0.25
 """A wait during which answers may come that change it."""
 ASK_AGAIN_S = 1.0
-"""When a place is asked for again that nobody has told of: who holds it may have been killed."""
+"""When a place is asked for again that nobody has told of, for who holds it may have been killed; and when
+a long wait looks whether another process was told of a higher limit."""
 SHORTEST_WAIT_S = 0.001
 """Before a place is asked for again: its instant may be rounded to just before it."""
 UNBOOKED = -1
@@ -376,8 +377,12 @@ class Limiter:
         return False
 
     async def _is_still_booked(self, scope: Scope, booking: Booking) -> bool:
-        """At its instant; earlier where the answer of another call shows that it was booked too late."""
+        """At its instant; earlier where the answer of another call shows that it was booked too late.
+
+        Nobody wakes us for an answer that another process was given, so that long waits look again.
+        """
         while (delay_s := booking.start_s - self._state.now_s()) > 0:
+            delay_s = min(delay_s, self._ask_again_s)
             if delay_s <= LONG_WAIT_S or scope.in_flight <= 1:
                 await self._clock.sleep(delay_s)
             else:

@@ -99,6 +99,8 @@ def _bucket(bucket: Bucket) -> list[Any]:
         bucket.windows_refuted_until_s,
         astuple(bucket.trial),
         bucket.shared_since_s,
+        bucket.last_seen_sent_s,
+        bucket.usual_cost,
     ]
 
 
@@ -163,6 +165,7 @@ def _window(window: Window) -> list[Any]:
         window.since_s,
         window.surprises,
         window.on_trial_until_s,
+        window.usual_cost,
     ]
 
 
@@ -177,5 +180,7 @@ def _bucket_of(values: list[Any]) -> Bucket:
             bucket.burst.log, bucket.burst.supports = History(*log), supports
         bucket.window = Window(*window) if window is not None else None
         bucket.trial = Trial(*trial)
-        (bucket.shared_since_s,) = values[24:] or (None,)
+        bucket.shared_since_s = values[24] if len(values) > 24 else None
+        if len(values) > 26:
+            bucket.last_seen_sent_s, bucket.usual_cost = values[25:27]
     return bucket

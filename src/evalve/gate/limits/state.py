@@ -124,7 +124,7 @@ def apply(
     if holder in state.holders:
         state.holders[holder].heard_at_s = now_s
     for settlement in settlements:
-        _settle(state, settlement, holder, now_s)
+        _settle(state, limits, settlement, holder, now_s)
     state.hold(limits, now_s)
     bookings: list[Booking] = []
     for cost in costs:
@@ -138,7 +138,7 @@ def apply(
     return bookings
 
 
-def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float) -> None:
+def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: str, now_s: float) -> None:
     if settlement.booked:
         state.settle(
             settlement.booked,
@@ -157,6 +157,8 @@ def _settle(state: ScopeState, settlement: Settlement, holder: str, now_s: float
     if refusal is not None and refusal.dimension == "concurrency":
         state.lower_ceiling(refusal.in_flight, now_s)
     elif refusal is not None:
+        if state.stated:
+            state.hold(limits, now_s)  # what it tells depends on the rate, and its own headers may tell that
         _refused(state, settlement, refusal, now_s)
 
 

@@ -46,13 +46,16 @@ class Window:
     """Refusals although there was much room."""
     on_trial_until_s: float = 0.0
     """A refusal before that refutes it."""
+    usual_cost: float = 1.0
+    """What a call takes of it, on average."""
 
     def __post_init__(self) -> None:
         self.slack_s = self.slack_s or min(SLACK_S, FIRST_SLACK * self.length_s)
 
     @classmethod
-    def of(cls, per_s: float, length_s: float, since_s: float) -> Window:
-        return cls(per_s * _whole_s(per_s, length_s), _whole_s(per_s, length_s), since_s=since_s)
+    def of(cls, per_s: float, length_s: float, since_s: float, *, usual_cost: float = 1.0) -> Window:
+        whole_s = _whole_s(per_s / usual_cost, length_s)
+        return cls(per_s * whole_s, whole_s, since_s=since_s, usual_cost=usual_cost)
 
     def earliest_s(self, cost: float) -> float:
         """From when on there is room for it, never before what was booked already.
@@ -123,11 +126,12 @@ class Window:
 
     def _shorten(self, length_s: float) -> None:
         per_s = self.most / self.length_s
-        self.length_s = min(self.length_s, _whole_s(per_s, usual_length_s(max(length_s, SHORTEST_S))))
+        whole_s = _whole_s(per_s / self.usual_cost, usual_length_s(max(length_s, SHORTEST_S)))
+        self.length_s = min(self.length_s, whole_s)
         self.most = per_s * self.length_s
 
 
-def _whole_s(per_s: float, length_s: float) -> float:
+def _whole_s(calls_per_s: float, length_s: float) -> float:
     """Less, where much would be wasted: of five a second, a quarter of a second holds one and a fifth."""
-    whole = max(1.0, math.floor(per_s * length_s))
-    return whole / per_s if whole < MUCH_WASTED * per_s * length_s else length_s
+    whole = max(1.0, math.floor(calls_per_s * length_s + 1e-9))
+    return whole / calls_per_s if whole < MUCH_WASTED * calls_per_s * length_s else length_s
