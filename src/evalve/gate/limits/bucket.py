@@ -282,7 +282,8 @@ class Bucket:
         if now_s < self.refuted_until_s:
             shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
             if self.depth <= shallowest:  # nor is it about the depth
-                self.windows_refuted_until_s = min(self.windows_refuted_until_s, now_s)
+                if self._is_busy(now_s):
+                    self.windows_refuted_until_s = min(self.windows_refuted_until_s, now_s)
                 return False
             self.depth = max(self.depth / 2, shallowest)
         else:
