@@ -150,6 +150,11 @@ def test_a_few_calls_in_ten_seconds_are_found_out_too(per_s: float, counting: Co
     held(Habits(per_s, 10.0, counting, headers="absent"), processes=1, most_wall=1.20)
 
 
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_a_window_holds_also_what_processes_sent_that_ended_before_it_was_full(counting: Counting) -> None:
+    held(Habits(2.0, 10.0, counting, headers="absent"), processes=4, most_wall=1.20)
+
+
 @pytest.mark.parametrize(
     "habits",
     [

@@ -297,7 +297,9 @@ class LearntRate:
 
         Few calls have filled it. Some may have come from processes that ended before anybody asked.
         """
-        if at_s >= self.more_until_s or self._sent_since_served() < window.most:
+        if (
+            at_s >= self.more_until_s or self._sent_since_served() < window.most - 1
+        ):  # the try may count there
             return False
         self.more_from_s, self.tries = self.more_from_s or at_s, 1
         return True
