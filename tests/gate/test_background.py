@@ -252,7 +252,7 @@ def test_a_stream_that_is_dropped_is_left(background: BackgroundLoop) -> None:
 
 
 PROGRAM = """
-import asyncio, os, threading, warnings
+import asyncio, gc, os, threading, warnings
 warnings.simplefilter("error")
 from evalve.gate.background import BackgroundLoop
 
@@ -281,6 +281,8 @@ async def clean_up():
 
 background._work(clean_up()).begin()
 assert began.wait(60)
+asyncio.run_coroutine_threadsafe(pid(), background._loop).result()  # so that it waits now
+gc.collect()  # which takes what nobody holds
 print("child", os.waitstatus_to_exitcode(status), flush=True)
 """
 

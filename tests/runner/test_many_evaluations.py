@@ -66,15 +66,17 @@ def test_a_new_evaluation_executes_25_statements_in_three_transactions(
     assert here["BEGIN"] == here["COMMIT"] == 5  # three that write, and two for reading at one moment
 
 
-def test_records_are_committed_by_five_statements(statements: Counter[tuple[str, str]], store: Store) -> None:
+def test_records_are_committed_after_one_look_at_what_is_there(
+    statements: Counter[tuple[str, str]], store: Store
+) -> None:
     statements.clear()
 
     evaluate(store, "new")
 
     written = {kind: count for (thread, kind), count in statements.items() if thread == WRITER}
-    assert 1 <= written["COMMIT"] <= 3
-    # for each transaction: begin, a look at what is there, the records, their counts, commit
-    assert sum(written.values()) == 5 * written["COMMIT"], written
+    assert written["BEGIN"] == written["SELECT"] == written["COMMIT"] <= 3, written
+    # the records of each transaction, and their counts; on a slow machine also how far the run is
+    assert 2 * written["COMMIT"] <= written["INSERT"] <= 3 * written["COMMIT"], written
 
 
 def test_an_evaluation_with_nothing_left_executes_12_statements_and_writes_nothing(

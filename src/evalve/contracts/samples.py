@@ -349,6 +349,10 @@ class GatewayLease:
     last_error: Callable[[], tuple[int, str] | None] = field(default=lambda: None, repr=False, compare=False)
     """Status and words with which the last of its calls was refused; `None` where that was answered."""
 
+    def __reduce__(self) -> Any:
+        """To a worker process goes what its programs need; what became of their calls is known here."""
+        return GatewayLease, (self.url, self.token)
+
     def base_url(self, upstream: str) -> str:
         """Where a provider is reached: `anthropic`, `openai`, `gemini`, or a name from `models:`.
 

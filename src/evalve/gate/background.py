@@ -185,6 +185,7 @@ class _Work(Generic[T]):
 
     def _run(self) -> None:
         self._task = self._loop.create_task(self._coroutine)
+        _UNDER_WAY.add(self)
         self._task.add_done_callback(self._ended)
 
     def _drop(self) -> None:
@@ -194,6 +195,7 @@ class _Work(Generic[T]):
             self._task.cancel()
 
     def _ended(self, task: asyncio.Task[T]) -> None:
+        _UNDER_WAY.discard(self)
         if task.cancelled():
             # asyncio's, not that of futures: who waits for it must not take it for an error of the call
             self.outcome.set_exception(asyncio.CancelledError())
@@ -201,6 +203,10 @@ class _Work(Generic[T]):
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(task.result())
+
+
+_UNDER_WAY: set[_Work[Any]] = set()
+"""A loop does not hold its tasks: one whose end nobody waits for would be collected as garbage."""
 
 
 class KeepsSlot:
