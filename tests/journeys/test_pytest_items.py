@@ -327,7 +327,8 @@ def test_an_idle_project_costs_nothing_and_gets_no_directory(project: Project) -
 
         def test_what_is_imported():
             ours = {name for name in sys.modules if name.startswith("evalve.")}
-            plugin = {f"evalve.plugin.{name}" for name in ("hooks", "flags", "fixtures", "stash")}
+            parts = ("hooks", "flags", "early_gateway", "fixtures", "stash")
+            plugin = {f"evalve.plugin.{name}" for name in parts}
             assert ours == {"evalve.errors", "evalve.options", "evalve.plugin"} | plugin
         """,
     )

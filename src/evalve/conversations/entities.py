@@ -152,7 +152,8 @@ def _expected(
 def table_of(entity: str, tables: Tables, who: str) -> Table:
     """The table of that name, or of its plural: `Company` is `companies`. Case does not count.
 
-    The name of a schema is left out where one table is called so, or one of them is found without it."""
+    The name of a schema is left out where one table is called so, or one of them is found without it.
+    """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", entity).lower()
     plurals = [f"{snake[:-1]}ies"] if snake.endswith("y") else []
     for name in (entity.lower(), snake, f"{snake}s", f"{snake}es", *plurals):

@@ -17,6 +17,7 @@ import pytest
 from evalve.errors import DeclarationError, EvalveError
 from evalve.options import OPTIONS
 from evalve.plugin import fixtures
+from evalve.plugin.early_gateway import use_gateway, wants_gateway
 from evalve.plugin.fixtures import (  # noqa: F401 (pytest finds them here)
     gateway,
     model,
@@ -33,8 +34,6 @@ from evalve.plugin.flags import (
     names_taken,
     said_on_command_line,
     short_names,
-    use_gateway,
-    wants_gateway,
     with_our_trace,
     without_bare_concurrent,
     without_short_names,
