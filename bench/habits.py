@@ -46,13 +46,17 @@ class Habits:
     latency_s: float = 0.1
     dimension: Dimension = "requests"
     size: float = 1.0
+    seed: int = 7
     seen: list[tuple[float, bool]] = field(default_factory=list)
     _level: float = -1.0
     _at_s: float = 0.0
     _began_s: float = 0.0
     _recent: deque[tuple[float, float]] = field(default_factory=deque)
     _minute: deque[tuple[float, float]] = field(default_factory=deque)
-    _draws: random.Random = field(default_factory=lambda: random.Random(7))
+    _draws: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._draws = random.Random(self.seed)
 
     @property
     def depth(self) -> float:

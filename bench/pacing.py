@@ -15,6 +15,10 @@ from evalve.testing import run_in_virtual_time
 CALLS = 1_200
 WINDOW = 100
 LATENCY_S = 0.2
+RATES_PER_S = (1.0, 5.0, 1000 / 60, 40.0)
+LEAST_IN_DEPTH = 5.0
+"""Calls: a provider that holds fewer at once is no window, but a rate."""
+SEEDS = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +62,39 @@ def measure() -> list[Figure]:
 def habits_matrix() -> list[Figure]:
     """Every way to count and to tell, in virtual time: against the ideal, and how many were refused."""
     figures = []
-    for counting, depth_s, headers, processes in product(
-        get_args(Counting), (0.25, 1.0, 10.0, 60.0), get_args(Headers), (1, 4)
+    for per_s, counting, depth_s, headers, processes in product(
+        RATES_PER_S, get_args(Counting), (0.25, 1.0, 10.0, 60.0), get_args(Headers), (1, 4)
     ):
-        name = f"{counting} of {depth_s:g} s, headers {headers}, {processes} processes"
+        if per_s * depth_s < LEAST_IN_DEPTH:
+            continue
+        name = f"{per_s:g}/s, {counting} of {depth_s:g} s, headers {headers}, {processes} processes"
         for retry_after in get_args(RetryAfter):
-            habits = Habits(depth_s=depth_s, counting=counting, headers=headers, retry_after=retry_after)
+            habits = Habits(per_s, depth_s, counting, headers, retry_after)
             figures += _held(f"{name}, retry-after {retry_after}", habits, processes)
         if headers != "absent":
-            tokens = Habits(20_000.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
+            tokens = Habits(per_s * 500.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
             figures += _held(f"{name}, tokens", tokens, processes)
     unlimited: tuple[Headers, ...] = ("absent", "minute")
-    for headers, share in product(unlimited, (0.02, 0.05, 0.1)):
-        clients = [Habits(1000.0, headers=headers, random_share=share, is_limited=False) for _ in range(2)]
-        only_retried_s = run_in_virtual_time(paced(clients[0], Limits(), calls=1000, is_held=False))
-        took_s = run_in_virtual_time(paced(clients[1], Limits(), calls=1000))
-        name = f"{share:.0%} refused at random, headers {headers}"
-        figures.append(Figure(f"{name}: time, against retries alone", took_s / only_retried_s, target=1.5))
+    for calls, headers, share, processes in product((200, 1000), unlimited, (0.02, 0.05, 0.1), (1, 4)):
+        name = f"{calls} calls, {share:.0%} refused at random, headers {headers}, {processes} processes"
+        ratio = slowed_by_chance(headers, share, calls=calls, processes=processes)
+        figures.append(Figure(f"{name}: time, against retries alone", ratio, target=1.5))
     return figures
+
+
+def slowed_by_chance(headers: Headers, share: float, *, calls: int, processes: int) -> float:
+    """The time where that share is refused at random, against clients that only retry.
+
+    A mean of several runs: short ones take as long as the last of their retries.
+    """
+
+    def took_s(seed: int, *, is_held: bool) -> float:
+        habits = Habits(5000.0, headers=headers, random_share=share, is_limited=False, seed=seed)
+        return run_in_virtual_time(paced(habits, Limits(), calls=calls, processes=processes, is_held=is_held))
+
+    return sum(took_s(seed, is_held=True) for seed in SEEDS) / sum(
+        took_s(seed, is_held=False) for seed in SEEDS
+    )
 
 
 def _held(name: str, habits: Habits, processes: int) -> list[Figure]:

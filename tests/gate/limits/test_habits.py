@@ -7,6 +7,7 @@ import copy
 
 import pytest
 from bench.habits import CALL, Counting, Habits, Headers, RetryAfter, ideal_s, paced
+from bench.pacing import slowed_by_chance
 
 from evalve.gate.limits.booking import ScopeState
 from evalve.gate.limits.period import Period
@@ -65,17 +66,11 @@ def test_the_same_for_tokens(counting: Counting, depth_s: float, headers: Header
 
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.10])
 @pytest.mark.parametrize("headers", ["absent", "minute"])
-@pytest.mark.parametrize("calls", [1000, 3000])
+@pytest.mark.parametrize(("calls", "processes"), [(200, 1), (200, 4), (1000, 1), (1000, 4), (3000, 1)])
 def test_refusals_at_random_cost_little_more_than_their_retries(
-    share: float, headers: Headers, calls: int
+    share: float, headers: Headers, calls: int, processes: int
 ) -> None:
-    def provider() -> Habits:
-        return Habits(1000.0, headers=headers, random_share=share, is_limited=False)
-
-    only_retried_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls, is_held=False))
-    ours_s = run_in_virtual_time(paced(provider(), Limits(), calls=calls))
-
-    assert ours_s <= 1.5 * only_retried_s
+    assert slowed_by_chance(headers, share, calls=calls, processes=processes) <= 1.5
 
 
 def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_provider_is_well() -> None:
@@ -142,6 +137,21 @@ def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
     habits = Habits(depth_s=depth_s, counting=counting, headers="absent", retry_after=retry_after)
 
     held(habits, processes=processes, most_wall=1.20)
+
+
+@pytest.mark.parametrize("per_s", [1.0, 5.0])
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_a_few_calls_in_a_minute_are_found_out_without_any_word(counting: Counting, per_s: float) -> None:
+    habits = Habits(per_s, 60.0, counting, headers="absent", retry_after="absent")
+
+    held(habits, processes=1, most_wall=1.20)
+
+
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_what_was_served_while_calls_became_faster_is_not_taken_for_the_rate(counting: Counting) -> None:
+    habits = Habits(40.0, 0.25, counting, headers="absent", retry_after="exact")
+
+    held(habits, processes=1, most_wall=1.20)
 
 
 @pytest.mark.parametrize("counting", ["fixed", "sliding"])

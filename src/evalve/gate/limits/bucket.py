@@ -54,6 +54,8 @@ OVERTAKEN_S = 0.02
 """Calls that start no further apart may arrive in any order."""
 TIMES_SEEN = 8
 """Answers after which it is believed that a bucket is no deeper than they said."""
+REFUTED_LEVEL = 0.5
+"""Of the reserve: what is left alone after the first refusal, which may be chance; calls soon go on."""
 REFUTED_S = 600.0
 """For how long headers are not believed that were refuted; the next time twice as long."""
 SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
@@ -278,18 +280,19 @@ class Bucket:
 
     def refute(self, now_s: float) -> bool:
         """Whether it is news that headers promise too much: refusals show a second's worth, then less."""
-        level = min(0.0, self.level(now_s))
+        level = self.level(now_s)
         if now_s < self.refuted_until_s:
             shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
             if self.depth <= shallowest:  # nor is it about the depth
                 if self._is_busy(now_s):
                     self.windows_refuted_until_s = min(self.windows_refuted_until_s, now_s)
                 return False
-            self.depth = max(self.depth / 2, shallowest)
+            self.depth, level = max(self.depth / 2, shallowest), min(0.0, level)
         else:
             self.depth = min(self.depth, max(self.per_s * ASSUMED_BURST_S, 1.0))
             self.refuted_until_s = now_s + self.refuted_for_s
             self.refuted_for_s *= 2
+            level = min(REFUTED_LEVEL * (self.depth - self.usable()), level)
         self.depth_known = True
         self.others_per_s = 0.0
         self.set_level(level, now_s)

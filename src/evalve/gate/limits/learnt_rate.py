@@ -22,6 +22,9 @@ as when another process has just begun."""
 LEAST_UNCERTAIN, SURE = 0.02, 0.1
 WELL_MEASURED = 0.5
 """Where it is less certain, what lies between is as likely as what was measured."""
+GIVEN_WEIGHT = 0.3
+"""Of what was served, beside what was refused, in the rate by which a bucket may have overflowed meanwhile:
+while calls become faster the first are far below it."""
 SHALLOWEST = 1.0
 """Calls that every bucket holds."""
 BELOW_SHARE, FADES, MANY, LEAST_GOOD = 0.92, 0.95, 30, 6
@@ -43,10 +46,10 @@ LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
 SEARCHED_BELOW = 0.5
 
-REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.1
+REFUSED_SOON_S, FIRST_TRY_S, MOST_TELLING_S = 0.05, 0.1, 0.55
 REFUSED_WITHIN = 3.0
 """A try that was not refused for so many times as long as refusals take to come is taken to be served."""
-SOONEST, LATEST = 1.0, 8.0
+SOONEST, LATEST = 1.0, 5.0
 """Next a try goes out when a window of a usual length would be over, between so many times as long from now
 as nothing was served; soon after the first, and where there is none, after twice as long."""
 ROUNDED_S = 1.0
@@ -232,7 +235,7 @@ class LearntRate:
         if before is not None:
             is_below = self.per_s <= max(BELOW_SHARE * self.best_per_s, self.least_per_s) and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-        if not self._may_have_overflowed(math.sqrt(given * self.per_s)):
+        if not self._may_have_overflowed(given**GIVEN_WEIGHT * self.per_s ** (1 - GIVEN_WEIGHT)):
             likely_per_s = self._narrow(least_per_s, given, most_per_s)
             self.is_measured = self.is_measured or uncertain <= WELL_MEASURED
         else:  # it may be as much as was refused
@@ -335,7 +338,7 @@ class LearntRate:
             self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.blocked_at_s == now_s:
-            self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s())
+            self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s(), self._telling_s())
         else:
             blocked_s = now_s - self.blocked_at_s
             end_s = self._end_after_s(now_s + SOONEST * blocked_s)
@@ -359,6 +362,11 @@ class LearntRate:
     def _is_no_bucket(self) -> bool:
         refused_s = self.refused_try_s - self.blocked_at_s
         return refused_s * self._sent().sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
+
+    def _telling_s(self) -> float:
+        """After how long a try tells whether a bucket held so much, where that is soon."""
+        telling_s = 1.05 * DEEPEST_S / max(1.0, self._sent().sum_after(self.blocked_at_s - DEEPEST_S))
+        return telling_s if telling_s <= MOST_TELLING_S else 0.0
 
     def _sent(self) -> History:
         return together([*self.unheld.values(), self.past])

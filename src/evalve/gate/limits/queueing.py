@@ -19,7 +19,7 @@ from evalve.gate.messages import Cost, Limits
 REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
-FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 40.0, 0.3, 2.5
+FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 60.0, 0.2, 1.8
 FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
