@@ -139,6 +139,26 @@ def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
     held(habits, processes=processes, most_wall=1.20)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("depth_s", [1.0, 10.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_which_of_the_calls_arrives_first_does_not_matter(
+    counting: Counting, depth_s: float, seed: int
+) -> None:
+    habits = Habits(depth_s=depth_s, counting=counting, headers="absent", seed=seed)
+
+    held(habits, processes=1, most_wall=1.20)
+
+
+def test_refusals_that_cease_at_a_slower_pace_were_about_pace() -> None:
+    """One of four was refused while calls kept pace with what flows in, as if by chance."""
+    habits = Habits(depth_s=0.25, headers="absent", seed=3)
+
+    run_in_virtual_time(paced(habits, Limits(), calls=1410, window=50))
+
+    assert habits.refused <= 24  # it was 108: all went out at once again
+
+
 @pytest.mark.parametrize("per_s", [1.0, 5.0])
 @pytest.mark.parametrize("counting", ["fixed", "sliding"])
 def test_a_few_calls_in_a_minute_are_found_out_without_any_word(counting: Counting, per_s: float) -> None:

@@ -454,19 +454,18 @@ class ScopeState:
         learnt = self.learnt
         if verdict == "too fast":
             if learnt is not None:
-                learnt.is_suspicion = False
+                learnt.confirm()
             return True
         if learnt is None:
             if verdict == "perhaps":
-                self.learnt = LearntRate.suspected(
-                    max(served_per_s, self.doubt.served_per_s(now_s), 1.0), now_s
-                )
+                per_s = max(served_per_s, self.doubt.served_per_s(now_s), 1.0)
+                self.learnt = LearntRate.suspected(per_s, self.doubt.single_share(), now_s)
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
                 self.buckets["requests"].set_level(0.0, now_s)
             return False
         if not learnt.is_suspicion or learnt.is_confirmed():
-            learnt.is_suspicion = False
+            learnt.confirm()
             return True
         if booked_for_s is not None and booked_for_s > learnt.known_at_s:
             learnt.below += 1

@@ -57,6 +57,10 @@ class Doubt:
         """Lately, to all who share the scope."""
         return max(0, self.sent_since - self.single) / max(now_s - self.single_since_s, 0.1)
 
+    def single_share(self) -> float:
+        """Of calls, lately: those that were refused; 0 where it is not known how many there were."""
+        return self.single / self.sent_since if self.sent_since > self.single else 0.0
+
     def judge(
         self, sent_at_s: float, now_s: float, *, in_a_row: bool = False, is_booked: bool = True
     ) -> Verdict:

@@ -20,6 +20,8 @@ MOST_UNCERTAIN = 1.5
 """A measured rate that may be so many times more or less tells nothing: some calls are served by chance, such
 as when another process has just begun."""
 LEAST_UNCERTAIN, SURE = 0.02, 0.1
+UNMEASURED = 4.0
+"""Times more or less than was suspected, it may be."""
 WELL_MEASURED = 0.5
 """Where it is less certain, what lies between is as likely as what was measured."""
 GIVEN_WEIGHT = 0.3
@@ -31,6 +33,8 @@ BELOW_SHARE, FADES, MANY, LEAST_GOOD = 0.92, 0.95, 30, 6
 """Refusals below that share of the best rate, which fades with each, are not about rate, unless so many were
 served before; the best is one that so many have measured."""
 SUSPECTED_SHARE = 0.85
+MOST_EXPECTED = 20.0
+"""Refusals that would have come by chance, and have not, at a slower pace: it is about pace."""
 RESUMED_SHARE = 0.94
 """Of the rate that was refused, used at first."""
 STEP_S, STEP_GAIN, MOST_GROWTH = 0.5, 0.75, 0.25
@@ -138,6 +142,8 @@ class LearntRate:
     """Calls that were served before anything was refused …"""
     burst_s: float = 0.0
     """… and within how long: a bucket holds at least what did not flow in meanwhile."""
+    suspected_share: float = 0.0
+    """Of calls that were refused when it was suspected."""
     history: History = field(default_factory=History)
     """Calls since there was last nothing left."""
     past: History = field(default_factory=History)
@@ -146,9 +152,10 @@ class LearntRate:
     """What each process sent before any of this was known."""
 
     @classmethod
-    def suspected(cls, per_s: float, now_s: float) -> LearntRate:
-        """Single refusals, and many: a little less is tried, to see whether they become fewer."""
+    def suspected(cls, per_s: float, share: float, now_s: float) -> LearntRate:
+        """Single refusals, of that share: a little less is tried, to see whether they become fewer."""
         rate = cls(SUSPECTED_SHARE * per_s, now_s, per_s, per_s, per_s, is_suspicion=True)
+        rate.suspected_share = share
         rate.stepped_at_s = rate.known_at_s = rate.counted_from_s = now_s
         return rate
 
@@ -163,8 +170,16 @@ class LearntRate:
         return rate
 
     def is_confirmed(self) -> bool:
-        """Whether nothing was refused until more was tried than is suspected to be too much."""
-        return self.given_per_s is not None and self.per_s > self.given_per_s and not self.below
+        """Whether nothing was refused until more was tried than is suspected to be too much, or for long."""
+        if self.given_per_s is None or self.below:
+            return False
+        return self.per_s > self.given_per_s or self.admitted * self.suspected_share >= MOST_EXPECTED
+
+    def confirm(self) -> None:
+        """It is about pace, and nothing else is known yet: what was suspected was not measured."""
+        if self.is_suspicion:
+            self.is_suspicion = False
+            self.least_per_s, self.most_per_s = self.least_per_s / UNMEASURED, self.most_per_s * UNMEASURED
 
     # -- sending
 
@@ -364,7 +379,9 @@ class LearntRate:
         return refused_s * self._sent().sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
 
     def _telling_s(self) -> float:
-        """After how long a try tells whether a bucket held so much, where that is soon."""
+        """After how long a first try tells whether a bucket held so much, where that is soon."""
+        if self.given_per_s is not None:
+            return 0.0
         telling_s = 1.05 * DEEPEST_S / max(1.0, self._sent().sum_after(self.blocked_at_s - DEEPEST_S))
         return telling_s if telling_s <= MOST_TELLING_S else 0.0
 

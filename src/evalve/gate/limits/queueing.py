@@ -20,6 +20,8 @@ REMEMBERED_S = 10
 """For how long it is known what was admitted: progress shows the use of a limit over the last seconds."""
 
 FIRST_AT_ONCE, FIRST_PER_S, DOUBLES_EVERY_S, OPENS_FOR_S = 4.0, 60.0, 0.2, 1.8
+RESUMED_PER_S = 300.0
+"""After a refusal that seems to have been chance."""
 FEW_AT_ONCE = 10
 """So many calls are no crowd, and go out at once: pacing the usual window of ten took a tenth of a second, of
 the second and a half that sixty calls take."""
@@ -110,7 +112,9 @@ class Scope:
     opened: int = 0
     """How many were let out since."""
     at_once: float = FIRST_AT_ONCE
-    """How many of them need not be paced."""
+    """How many of them need not be paced …"""
+    first_per_s: float = FIRST_PER_S
+    """… and how many a second follow at first."""
     hesitated_at_s: float = -math.inf
     latest_s: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SENT))
     """When the latest calls started that were not refused."""
@@ -121,6 +125,7 @@ class Scope:
     refused_at_s: float = -math.inf
     refusal_takes_s: float = 0.0
     hesitations: int = 0
+    hesitates: bool = False
     is_configured: bool = False
     heard: int = 0
     """How often there was news: a call that ended, or a place that another process left."""
@@ -182,12 +187,16 @@ class Scope:
     def room(self, now_s: float) -> float:
         """How many more calls may go out now."""
         if self.refused and self.hesitations < MOST_HESITATIONS and self._missing(now_s):
+            self.hesitates = True
             return self._few(now_s)
+        if self.hesitates:  # it seems to have been chance: those who wait go on, but not all at once
+            self.hesitates, self.opened_at_s, self.opened = False, now_s, 0
+            self.at_once, self.first_per_s = FIRST_AT_ONCE, RESUMED_PER_S
         open_s = now_s - self.opened_at_s
         if open_s > OPENS_FOR_S:
             return math.inf
         doublings = max(0.0, open_s) / DOUBLES_EVERY_S
-        paced = FIRST_PER_S * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
+        paced = self.first_per_s * DOUBLES_EVERY_S / math.log(2) * (math.exp2(doublings) - 1)
         return self.at_once + paced - self.opened
 
     def let_out(self, starts_s: Sequence[float]) -> None:

@@ -483,9 +483,9 @@ async def test_a_waiting_stream_gets_comments_that_sdks_read_over() -> None:
     patience = Patience(stream_s=0.05, every_s=0.05)
     with gateway_to(limits_for=limited_once(60.0), patience=patience, mode="off") as world:
         url = world.process.base_url("openai") + "/v1/chat/completions"
-        async with http() as client:
-            await client.post(url, json=chat())
-            waited = await client.post(url, json=chat(stream=True))
+        async with http() as client:  # all at once: one after the other, a busy machine takes the time itself
+            answers = await asyncio.gather(*(client.post(url, json=chat(stream=True)) for _ in range(3)))
+        waited = max(answers, key=lambda answer: len(answer.text))
         assert waited.headers["content-type"] == "text/event-stream"
         assert waited.text.startswith(": evalve holds this call back")
         assert waited.text.count(": evalve holds") > 2
