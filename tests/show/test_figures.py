@@ -80,3 +80,4 @@ def test_an_end_of_a_differences_interval_that_is_not_zero_does_not_read_as_zero
     assert figures.interval_of_difference(0.0004, 0.2) == "[0.0004, 0.2000]"
     assert figures.interval_of_difference(-0.00121, 0.0000312) == "[-0.00121, 3.12e-05]"
     assert figures.interval_of_difference(0.0, 0.2) == "[0.00, 0.20]"
+    assert figures.interval_of_difference(-1.17e-17, 0.106) == "[0.00, 0.11]"
