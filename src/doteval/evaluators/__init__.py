@@ -13,7 +13,7 @@ from evalve.evaluators import evaluator as declared
 __all__ = ["contains", "evaluator", "exact_match", "matches", "numeric_match", "valid_json"]
 
 
-def evaluator(given: Any = None, /, **how: Any) -> Any:
+def evaluator(given: Any = None, /, **how: Any) -> Callable[..., Any]:
     """evalve's, which takes the metrics first too, as in `@evaluator(accuracy())`."""
     if inspect.isroutine(given):
         return declared(**how)(_without_name(given))
