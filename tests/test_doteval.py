@@ -13,10 +13,10 @@ import pytest
 import doteval
 import doteval.datasets
 import doteval.metrics
-from doteval.concurrency import Concurrency, fixed
+from doteval.concurrency import AdaptiveStrategy, Concurrency, fixed
 from doteval.core import ForEach, foreach, run_evaluation
 from doteval.datasets import Dataset
-from doteval.evaluators import ast_evaluation, exact_match
+from doteval.evaluators import ast_evaluation, evaluator, exact_match
 from doteval.models import Evaluation, EvaluationStatus, EvaluationSummary, Record, Result, Sample, Score
 from doteval.sessions import SessionManager
 from doteval.storage import JSONStorage, SQLiteStorage, Storage, get_storage
@@ -438,3 +438,58 @@ async def test_a_wrapped_client_makes_no_more_calls_at_once_than_allowed() -> No
     wrapped = Concurrency(fixed(2)).wrap(client)
     assert await asyncio.gather(*(wrapped.generate(letter) for letter in "abcde")) == list("ABCDE")
     assert client.most == 2
+
+
+def test_a_metric_of_ones_own_is_in_the_registry() -> None:
+    @doteval.metrics.metric
+    def error_rate() -> Any:
+        return lambda values: 1 - sum(values) / len(values)
+
+    assert doteval.metrics.registry["error_rate"] is error_rate
+    assert error_rate()([True, False, False, True]) == 0.5
+
+
+def test_adaptive_takes_all_of_dotevals_arguments_and_tells_what_it_did() -> None:
+    adaptive = AdaptiveStrategy(
+        initial_concurrency=2,
+        max_concurrency=8,
+        throughput_window=10,
+        stability_window=4,
+        error_backoff_factor=0.5,
+    )
+    assert adaptive.get_stats()["throughput"] == 0.0
+
+    @ForEach(concurrency=adaptive)("question,answer", ROWS)
+    async def eval_sums(question: str, answer: str) -> Score:
+        if question == "3+3":
+            raise ValueError("no")
+        return exact_match(str(eval(question)), answer)
+
+    asyncio.run(eval_sums())
+
+    stats = adaptive.get_stats()
+    assert (stats["total_completed"], stats["total_errors"], stats["current_concurrency"]) == (3, 1, 2)
+
+
+def test_the_parameter_that_dotevals_asks_evaluators_for_names_the_score() -> None:
+    @evaluator(metrics=[accuracy()])
+    def fuzzy(result: str, expected: str, threshold: float = 0.8, name: str | None = None) -> bool:
+        return result.lower() == expected.lower() and name is None
+
+    @evaluator([accuracy()])
+    async def later(result: str, name: str | None = None) -> bool:
+        return bool(result)
+
+    @evaluator(accuracy())
+    def greets(response: str, name: str) -> bool:
+        return name in response
+
+    assert (fuzzy("A", "a").name, fuzzy("A", "a", name="loose").name) == ("fuzzy", "loose")
+    assert fuzzy("A", "a", name="loose").metadata == {"result": "A", "expected": "a"}
+    assert asyncio.run(later("x", name="soon")).name == "soon"
+    assert (greets("Hi Ada", name="Ada").name, greets("Hi Ada", name="Ada").value) == ("greets", True)
+
+
+def test_both_packages_have_a_version() -> None:
+    dotevals = importlib.import_module("dotevals")
+    assert doteval.__version__ == dotevals.__version__ == importlib.import_module("doteval._version").version

@@ -95,6 +95,12 @@ def test_text_of_an_option_is_read(key: str, text: str, value: Any) -> None:
             "accuracy=nan",
             f"--fail-under: {A_GATE}; got 'accuracy=nan'",
         ),
+        ("fail_under", "accuracy==0.9", f"--fail-under: {A_GATE}; got 'accuracy==0.9'"),
+        (
+            "allow_failures",
+            "101%",
+            "--allow-failures: needs a number of samples, as in 3, or a share of them, as in 5%; got '101%'",
+        ),
         (
             "allow_failures",
             "some",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doteval.core import Batch, ForEach, batch, foreach
+from evalve import __version__ as __version__
 from evalve.records import Result, Score
 from evalve.wiring import run
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+import evalve.concurrency
+from evalve.clock import LOOP_CLOCK
 from evalve.concurrency import (
-    Adaptive,
-    AdaptiveStrategy,
     AsyncConcurrencyStrategy,
     Batch,
     BatchStrategy,
@@ -18,6 +19,7 @@ from evalve.concurrency import (
     SlidingWindow,
     SlidingWindowStrategy,
 )
+from evalve.contracts import Task
 
 __all__ = [
     "Adaptive",
@@ -37,6 +39,47 @@ __all__ = [
 ]
 
 AsyncSequential = Sequential
+
+
+class Adaptive(evalve.concurrency.Adaptive):
+    """evalve's, with doteval's further arguments, for which it has rules of its own, and `get_stats`."""
+
+    def __init__(
+        self,
+        *args: Any,
+        throughput_window: int = 20,
+        stability_window: int = 3,
+        error_backoff_factor: float = 0.7,
+        **how: Any,
+    ) -> None:
+        super().__init__(*args, **how)
+        # shared with the copies that `with_limit` makes: it is this object that a file asks afterwards
+        self._ended: Counter[str] = Counter()
+        self._times_s = {"from": 0.0, "to": 0.0}
+
+    def get_stats(self) -> dict[str, Any]:
+        seconds = self._times_s["to"] - self._times_s["from"]
+        completed = self._ended.total()
+        return {
+            "current_concurrency": self.concurrency,
+            "throughput": completed / seconds if seconds > 0 else 0.0,
+            "total_completed": completed,
+            "total_errors": self._ended["failed"],
+            "adaptation_history": self.history,
+        }
+
+    async def execute(
+        self, tasks: AsyncIterator[Task], progress_callback: Callable[[Any], None] | None = None
+    ) -> AsyncIterator[Any]:
+        self._times_s["from"] = LOOP_CLOCK.now_s()
+        async for result in super().execute(tasks, progress_callback):
+            if result not in ("waiting", "parked"):
+                self._ended[str(result)] += 1
+            self._times_s["to"] = LOOP_CLOCK.now_s()
+            yield result
+
+
+AdaptiveStrategy = Adaptive
 
 
 class ConcurrencyStrategy(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from doteval.interactive import run
+from evalve import __version__ as __version__
 from evalve.records import Result, Score
 
 __all__ = ["Batch", "ForEach", "Result", "Score", "batch", "foreach", "run"]

@@ -71,6 +71,8 @@ class Comparison:
     """Of the differences between pairs."""
     size_of_changes: float | None = None
     """The mean size of the differences that are not zero."""
+    lost: int = 0
+    """Samples that A has scored and that are no pairs: B has not scored them, or their rows have changed."""
     lost_could_hide: bool = False
     """Whether what A has scored and B has not could make B worse, if all of it were wrong."""
     judged_with: int = 1
@@ -244,6 +246,7 @@ def _compared(pairs: _Pairs, seed: int, resamples: int) -> Comparison:
         standard_deviation=paired.standard_deviation,
         size_of_changes=paired_difference(abs(each) for each in differences if each).mean,
         kind=pairs.kind,
+        lost=len(pairs.lost),
         lost_could_hide=_lost_could_hide(pairs, tested.test, len(fixed), len(broken)),
     )
 

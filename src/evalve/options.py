@@ -167,7 +167,7 @@ def read_threshold(text: str) -> Threshold:
         bound = math.nan
     from_above = name.endswith("<")
     name = name.removesuffix("<").removesuffix(">").strip()
-    if not name or name.endswith(("<", ">")) or not math.isfinite(bound):
+    if not name or name.endswith(("<", ">", "=")) or not math.isfinite(bound):
         raise ValueError(
             "needs NAME=VALUE or NAME<=VALUE, as in accuracy=0.9, accuracy.low=0.85 or toxic<=0.1"
         )
@@ -175,7 +175,8 @@ def read_threshold(text: str) -> Threshold:
 
 
 def _tolerance(text: str) -> Tolerance:
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip()):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match and float(match[1]) <= 100:
         return Tolerance(share=float(match[1]) / 100)
     if re.fullmatch(r"\d+", text.strip()):
         return Tolerance(count=int(text))

@@ -329,6 +329,29 @@ def test_missing_rows_are_insufficient(store: Store) -> None:
     )
 
 
+def test_an_evaluation_of_which_all_rows_changed_is_insufficient(store: Store) -> None:
+    for experiment, row_hash in (("a", 1), ("b", 2)):
+        right = experiment == "a"
+        changed = [done(f"s{n}", exact_match=right, also={"row_hash": row_hash}) for n in range(40)]
+        record(store, experiment, *changed)
+        record(store, experiment, *all_right(40), name="eval_other")
+
+    assert check(store) == Check(
+        "insufficient", ["eval_math: exact_match has no pairs, because its rows have changed"]
+    )
+    expect_pairs([compare_experiments(store, "a", "b", evaluation="eval_math")])
+
+
+def test_a_row_that_changed_and_that_b_has_not_scored_is_missing_once(store: Store) -> None:
+    lost = [done(f"x{n}", exact_match=True, also={"row_hash": 1}) for n in range(10)]
+    record(store, "a", *all_right(40), *lost)
+    record(store, "b", *all_right(40), *(failed(f"x{n}", row_hash=2) for n in range(10)))
+
+    assert check(store).reasons == [
+        "eval_math: exact_match lacks 10 of 50 samples in B, which could hide that it is worse"
+    ]
+
+
 def test_a_missing_evaluator_is_insufficient(store: Store) -> None:
     record(store, "a", *(done(f"s{n}", exact_match=True, polite=True) for n in range(40)))
     record(store, "b", *all_right(40))

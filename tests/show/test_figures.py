@@ -72,3 +72,12 @@ def test_own_calls_in_no_role_are_told_where_others_have_one() -> None:
         ("  teacher", "2 calls; 0 + 0 tokens; 0.0000 USD"),
         ("  others", "3 calls; 0 + 0 tokens; 0.0000 USD"),
     ]
+
+
+def test_an_end_of_a_differences_interval_that_is_not_zero_does_not_read_as_zero() -> None:
+    assert figures.interval_of_difference(-0.3, -0.11) == "[-0.30, -0.11]"
+    assert figures.interval_of_difference(-0.3, -0.0021) == "[-0.300, -0.002]"
+    assert figures.interval_of_difference(0.0004, 0.2) == "[0.0004, 0.2000]"
+    assert figures.interval_of_difference(-0.00121, 0.0000312) == "[-0.00121, 3.12e-05]"
+    assert figures.interval_of_difference(0.0, 0.2) == "[0.00, 0.20]"
+    assert figures.interval_of_difference(-1.17e-17, 0.106) == "[0.00, 0.11]"

@@ -1,5 +1,5 @@
 """The names that dotevals keeps here."""
 
-from evalve.evaluators import evaluator, exact_match, numeric_match, valid_json
+from doteval.evaluators import evaluator, exact_match, numeric_match, valid_json
 
 __all__ = ["evaluator", "exact_match", "numeric_match", "valid_json"]

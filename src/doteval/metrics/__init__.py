@@ -1,9 +1,11 @@
 """doteval's metrics are evalve's; those of installed plugins can be imported from here too."""
 
+from collections.abc import Callable
 from typing import Any
 
 from doteval.metrics.registry import registry as metric_registry
-from evalve.metrics import Metric, accuracy, count, mean, metric, pass_at, pass_hat, resolve, sum
+from evalve.metrics import Metric, accuracy, count, mean, pass_at, pass_hat, resolve, sum
+from evalve.metrics import metric as declared
 
 __all__ = [
     "Metric",
@@ -20,7 +22,14 @@ __all__ = [
 ]
 
 registry: dict[str, Any] = {one.name: one for one in (accuracy, mean, sum, count)}
-"""For files that enter their own: `@metric` alone is enough for evalve to find one by its name."""
+"""Those that `@metric` declares are entered; a file may enter others."""
+
+
+def metric(function: Callable[..., Any], /) -> Metric:
+    """`@metric`, which enters what it makes into `registry`."""
+    made = declared(function)
+    registry[made.name] = made
+    return made
 
 
 def __getattr__(name: str) -> Any:

@@ -61,20 +61,21 @@ def _why_unequal(result: Any, expected: Any) -> str | None:
 # -- numbers -----------------------------------------------------------------------------------------
 
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}\N{FIGURE SPACE}"
+_GROUPS = ",_'\N{RIGHT SINGLE QUOTATION MARK}" + _SPACES
 _NUMBER = re.compile(
     r"""(?<![A-Za-z\d.])                                # not inside a word, as in gpt4 or v1.2
         (?P<sign>[-+\N{MINUS SIGN}]?) (?:[$€£¥₹]\s?)?   # -$42
         (?P<digits>
-            (?: \d{1,3} (?P<group>[,_SPACES])\d{3} (?:(?P=group)\d{3})* (?!\d) | \d+ )
+            (?: \d{1,3} (?P<group>[GROUPS])\d{3} (?:(?P=group)\d{3})* (?!\d) | \d+ )
             (?: \.\d+ )?
           | \.\d+
         )
         (?P<exponent>[eE][-+]?\d+)?
-    """.replace("SPACES", _SPACES),
+    """.replace("GROUPS", _GROUPS),
     re.VERBOSE,
 )
 _ANSWER = re.compile(r"####|\\boxed\s*\{")
-_GROUPING = str.maketrans("", "", ",_" + _SPACES)
+_GROUPING = str.maketrans("", "", _GROUPS)
 # more digits than any answer, and infinities instead of exceptions for absurd exponents
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 

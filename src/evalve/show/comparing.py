@@ -44,6 +44,11 @@ class ComparedEvaluation:
     roles_b: ByRole = field(default_factory=dict)
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether there is something to say of what is not compared."""
+        return self.is_left_out or bool(self.changed_rows)
+
+    @property
     def evaluators(self) -> list[Comparison]:
         return [one for one in self.scores if one.kind == "score"]
 
@@ -127,7 +132,7 @@ def compare_across(
 def expect_pairs(compared: Sequence[ComparedExperiments]) -> None:
     """An error where no sample was scored on both sides, that says what each has."""
     if any(one.has_pairs or one.evaluations for one in compared):
-        if any(one.has_pairs or any(each.is_left_out for each in one.evaluations) for one in compared):
+        if any(one.has_pairs or any(each.leaves_out for each in one.evaluations) for one in compared):
             return
         one = compared[0]
         raise NotFound(f"nothing to compare: no sample was scored in both {one.a!r} and {one.b!r}")

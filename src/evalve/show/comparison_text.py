@@ -101,7 +101,7 @@ def _differences_table(compared: Sequence[Comparison], width: int | None) -> lis
 
 
 def _difference(one: Comparison) -> str:
-    ends = figures.interval(one.interval.low, one.interval.high) if one.interval else ""
+    ends = figures.interval_of_difference(one.interval.low, one.interval.high) if one.interval else ""
     return f"{figures.signed(one.difference)} {ends}".rstrip()
 
 

@@ -49,6 +49,17 @@ def interval(low: float | None, high: float | None) -> str:
     return f"[{_unsigned_zero(low, decimals)}, {_unsigned_zero(high, decimals)}]"
 
 
+def interval_of_difference(low: float, high: float) -> str:
+    """With more digits where an end that is not zero would read as zero: its side is what counts."""
+    size = max(abs(low), abs(high))
+    low, high = (0.0 if abs(end) < 1e-12 * size else end for end in (low, high))  # what sums leave of zero
+    for decimals in (2, 3, 4):
+        ends = [_unsigned_zero(end, decimals) for end in (low, high)]
+        if all(end == 0 or float(text) for end, text in zip((low, high), ends, strict=True)):
+            return interval(low, high) if decimals == 2 else f"[{ends[0]}, {ends[1]}]"
+    return f"[{low:.3g}, {high:.3g}]"
+
+
 def with_interval(number: float | None, low: float | None, high: float | None) -> str:
     return f"{value(number)} {interval(low, high)}".rstrip()
 

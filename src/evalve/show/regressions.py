@@ -72,15 +72,20 @@ def _missing_in(evaluation: ComparedEvaluation) -> Iterator[str]:
     if not evaluation.evaluators:
         yield "nothing was scored"
     for one in evaluation.evaluators:
-        if not one.n_paired + one.only_in_a:
+        if not one.n_paired + one.lost:
             continue  # a new evaluator has nothing to be worse than
-        lost = one.only_in_a + len(evaluation.changed_rows)
         if not one.n_paired:
-            yield f"{one.evaluator} is missing in B" if not one.only_in_b else f"{one.evaluator} has no pairs"
+            yield _without_pairs(one)
         elif not one.can_show and one.is_worse:
             yield f"{one.evaluator} is worse in B, but {_so_few(one)}"
         elif one.lost_could_hide:
             yield (
-                f"{one.evaluator} lacks {lost} of {one.n_paired + lost} samples in B, "
+                f"{one.evaluator} lacks {one.lost} of {one.n_paired + one.lost} samples in B, "
                 "which could hide that it is worse"
             )
+
+
+def _without_pairs(one: Comparison) -> str:
+    if one.lost > one.only_in_a:
+        return f"{one.evaluator} has no pairs, because its rows have changed"
+    return f"{one.evaluator} has no pairs" if one.only_in_b else f"{one.evaluator} is missing in B"

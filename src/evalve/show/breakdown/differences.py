@@ -151,7 +151,8 @@ def _table(
 
 def _with_interval(one: Differing) -> str:
     ends = one.found.interval
-    return f"{_with_difference(one)} {figures.interval(ends.low, ends.high) if ends else ''}".rstrip()
+    text = figures.interval_of_difference(ends.low, ends.high) if ends else ""
+    return f"{_with_difference(one)} {text}".rstrip()
 
 
 def _with_difference(one: Differing) -> str:
