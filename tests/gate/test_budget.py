@@ -135,7 +135,7 @@ async def test_what_was_set_aside_for_an_answer_that_states_nothing_is_spent() -
         await account.budget.reserve(lambda: Ahead(0.4))
         account.budget.release(Ahead(0.4), is_unknown=True)
 
-    with pytest.raises(BudgetSpent, match=r"0\.8000 USD spent"):
+    with pytest.raises(BudgetSpent, match=r"0\.8000 USD spent, 0\.8000 USD of it at most, for calls"):
         await account.budget.reserve(lambda: Ahead(0.4))
 
 

@@ -1248,3 +1248,38 @@ def test_a_resumed_sample_asks_the_same_where_its_function_was_changed_or_nobody
     run(second, store)
 
     assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("begins", ["with it", "later"])
+def test_a_run_that_leaves_the_rest_does_not_cancel_the_end_of_a_run_beside_it(
+    store: Store, begins: str
+) -> None:
+    async def read_slowly_closed() -> AsyncIterator[dict[str, str]]:
+        try:
+            for name in "abc":
+                yield {"id": name}
+        finally:
+            await asyncio.sleep(1.5)  # the other run's sample is over its deadline meanwhile
+
+    async def evaluate(id: str) -> bool:
+        return True
+
+    async def hang(id: str) -> bool:
+        await asyncio.sleep(1000)
+        return True
+
+    async def both() -> tuple[Outcome, Outcome]:
+        async def ending() -> Outcome:
+            ends = runnable(evaluate, read_slowly_closed, key="eval_x.py::eval_ends", samples=1)
+            if begins == "with it":
+                return await running(ends, store)
+            await asyncio.sleep(0.1)
+            return await asyncio.create_task(running(ends, store))
+
+        hangs = runnable(hang, rows("a"), key="eval_x.py::eval_hangs", timeout_s=1.0)
+        return await asyncio.gather(ending(), running(hangs, store))
+
+    ended, timed_out = run_in_virtual_time(both())
+
+    assert ended.problems == []
+    assert timed_out.problems == ["1 of 1 samples failed (timeout)"]

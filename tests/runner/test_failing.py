@@ -29,7 +29,7 @@ from yarl import URL
 
 from evalve import errors
 from evalve.records import FAILURE_CLASSES, FailureClass
-from evalve.runner.failing import failure_class_of, is_skip
+from evalve.runner.failing import failure_class_of, is_skip, may_be_about_answers
 
 
 def caught(raises: Callable[[], Any]) -> BaseException:
@@ -309,3 +309,34 @@ def test_a_skip_beside_a_failure_is_a_failure() -> None:
 
     assert not is_skip(both)
     assert failure_class_of(both, made_calls=False) == "provider"
+
+
+def raised_while_handling(handled: BaseException, how: str) -> BaseException:
+    def reported() -> None:
+        try:
+            raise handled
+        except type(handled) as error:
+            if how == "from nothing":
+                raise RuntimeError("no answer") from None
+            if how == "from it":
+                raise RuntimeError("no answer") from error
+            raise RuntimeError(f"no answer: {error}")  # noqa: B904 - as many people write it
+
+    return caught(reported)
+
+
+@pytest.mark.parametrize("how", ["plainly", "from it", "from nothing"])
+@pytest.mark.parametrize(
+    "handled",
+    [errors.ModelError("the budget is used up"), httpx.ConnectError("refused")],
+    ids=named,
+)
+def test_an_error_raised_while_a_failed_call_is_handled_is_not_about_answers(
+    handled: BaseException, how: str
+) -> None:
+    # else a resumed sample would pay again for the calls before the one that failed
+    assert not may_be_about_answers(raised_while_handling(handled, how), "code")
+
+
+def test_an_error_raised_while_an_unreadable_answer_is_handled_is_about_answers() -> None:
+    assert may_be_about_answers(raised_while_handling(ValueError("no number"), "plainly"), "code")

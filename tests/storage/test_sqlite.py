@@ -677,6 +677,22 @@ def test_bytes_that_are_no_text_do_not_hide_other_records(
         assert [one.sample_id for one in store.records(info)] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("column", ["repeat", "idx", "working_s", "wall_s", "tries"])
+def test_text_in_the_place_of_a_number_does_not_hide_other_records(
+    damaged: Callable[..., Path], column: str
+) -> None:
+    with closing(open_store(damaged(column, "long"))) as store:
+        (info,) = store.evaluations("exp")
+        broken = next(one for one in store.records(info) if one.sample_id == "b")
+
+        assert (broken.status, [score.value for score in broken.scores]) == ("done", [True])
+        assert str(broken.failure) == (
+            f"DamagedRecord: what is stored of this sample cannot be read as a whole: {column};"
+            " --fresh runs it again"
+        )
+        assert all(isinstance(one.working_s, float) for one in store.measures(info.id))
+
+
 def test_a_damaged_record_is_replaced_by_a_new_attempt(damaged: Callable[[str], Path]) -> None:
     path = damaged("failure")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

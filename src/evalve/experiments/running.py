@@ -19,6 +19,7 @@ from evalve.experiments.ordering import Order, in_order
 from evalve.gate.budget import SharedBudget
 from evalve.runner.evaluation import Outcome
 from evalve.runner.interruption import forwarding_interrupts
+from evalve.runner.leaving import belongs_to_a_run
 
 OK, FAILED, INTERRUPTED, USAGE, NOTHING = 0, 1, 2, 4, 5
 """As pytest has them."""
@@ -147,6 +148,7 @@ class _Together:
         return any(ended.was_stopped_by_person for ended in self._ended)
 
     async def _run_agent(self, experiment: str, agent: str) -> None:
+        belongs_to_a_run()
         own = [
             one for one in self._planned if one.agent == agent and one.runnable.spec.experiment == experiment
         ]

@@ -161,6 +161,11 @@ class Budget:
         if not ahead.is_bound:
             another = f"another call is expected to cost {ahead.usd:.4f} USD"
         earlier = f", {self._earlier_usd:.4f} USD of it by earlier runs" if self._earlier_usd else ""
+        unstated = ""
+        if self._unstated_usd > _ROUNDING_USD:
+            unstated = (
+                f", {self._unstated_usd:.4f} USD of it at most, for calls that did not say what they took"
+            )
         unread = ""
         if self._standing_still:
             unread = (
@@ -170,7 +175,8 @@ class Budget:
         whole = f"the budget of {(limit_usd + before_usd) * self._shares:g} USD"
         if self._shares > 1:
             whole = f"one of {self._shares} shares of {whole}"
-        return f"{whole} is used up ({spent_usd + before_usd:.4f} USD spent{earlier}{unread}): {another}"
+        spent = f"{spent_usd + before_usd:.4f} USD spent{earlier}{unstated}{unread}"
+        return f"{whole} is used up ({spent}): {another}"
 
 
 class SharedBudget(Budget):

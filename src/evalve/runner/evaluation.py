@@ -47,7 +47,7 @@ from evalve.runner.asking import made_of
 from evalve.runner.commits import Commits
 from evalve.runner.interruption import interruptible
 from evalve.runner.lanes import keeps_state, lane_of
-from evalve.runner.leaving import runs_on_this_loop
+from evalve.runner.leaving import belongs_to_a_run, runs_on_this_loop
 from evalve.runner.loans import lenders_of_run
 from evalve.runner.plan import Plan
 from evalve.runner.replaying import outdated_drafts, replay_in_words
@@ -101,6 +101,7 @@ async def run_evaluation(
     `give_up` ends the process, in whatever thread, where a run that was cancelled cannot be ended.
     """
     carry_samples_into_threads()
+    belongs_to_a_run()
     spec, asked = evaluation.spec, evaluation.options
     before = await store.evaluation(spec.experiment, spec.key)
     if before is not None and not asked.fresh and not asked.accept_changes:
@@ -418,7 +419,9 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
     try:
         yield rows
     finally:
-        await asyncio.shield(rows.close())
+        closing_rows = asyncio.ensure_future(rows.close())
+        belongs_to_a_run(closing_rows)  # a run beside this one may end meanwhile, and leave the rest
+        await asyncio.shield(closing_rows)
 
 
 def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) -> None:

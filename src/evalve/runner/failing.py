@@ -124,8 +124,21 @@ def may_be_about_answers(error: BaseException, failure_class: FailureClass) -> b
         return True
     if failure_class != "code":
         return False
-    causes = [cause for one in _members(error) for cause in (one, one.__cause__) if cause is not None]
-    return not any(isinstance(one, EvalveError) or _is_of_provider(one) for one in causes)
+    return not any(
+        isinstance(one, EvalveError) or _is_of_provider(one)
+        for member in _members(error)
+        for one in _with_what_was_handled(member)
+    )
+
+
+def _with_what_was_handled(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that were being handled when it was raised, named with `from` or not."""
+    met: set[int] = set()
+    step: BaseException | None = error
+    while step is not None and id(step) not in met:
+        met.add(id(step))
+        yield from _members(step)
+        step = step.__cause__ or step.__context__
 
 
 def _is_of_provider(error: BaseException) -> bool:

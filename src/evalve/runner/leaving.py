@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 AFTER_DEADLINE_S = 10.0
 """How long a sample may clean up after its deadline has cancelled it."""
@@ -130,6 +130,17 @@ class LoopRuns:
             await leave_the_rest(self.before)
 
 
+_OF_RUNS: WeakSet[asyncio.Task[Any]] = WeakSet()
+"""Tasks that no sample made, also while their own run prepares, or has only its end to record."""
+
+
+def belongs_to_a_run(task: asyncio.Task[Any] | None = None) -> None:
+    """What samples leave behind is not this task, the current one unless another is named."""
+    task = task or asyncio.current_task()
+    if task is not None:
+        _OF_RUNS.add(task)
+
+
 _ON_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRuns] = WeakKeyDictionary()
 
 
@@ -156,7 +167,8 @@ async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
     """
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
-    rest = asyncio.all_tasks(loop) - {*before, asyncio.current_task(loop)}
+    others = asyncio.all_tasks(loop) - {*before, asyncio.current_task(loop)}
+    rest = [task for task in others if task not in _OF_RUNS]
     for task in rest:
         task.cancel()
     pending = (await asyncio.wait(rest, timeout=_LAST_CHANCE_S))[1] if rest else set()

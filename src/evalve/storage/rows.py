@@ -25,6 +25,18 @@ _LOG = logging.getLogger(__name__)
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError)
 """What reading raises where something else stands than what was written."""
 
+_FACTS: dict[str, type] = {
+    "id": int,
+    "sample_id": str,
+    "repeat": int,
+    "idx": int,
+    "status": str,
+    "working_s": float,
+    "wall_s": float,
+    "started_at": str,
+    "tries": int,
+}
+"""The columns before the texts, with what stands in them."""
 _COLUMNS = """
 id, sample_id, repeat, idx, status, working_s, wall_s, started_at, tries,
 scores, failure, history, prompt, response, "row", calls, lent
@@ -122,7 +134,8 @@ def read_measures(connection: sqlite3.Connection, evaluation_id: int) -> Iterato
     )
     for sample_id, repeat, status, row_hash, working_s, calls in rows:
         made = _figures(None if calls is None else _readable(calls))
-        yield Measured(sample_id, repeat, status, row_hash, working_s, made)
+        measured_s = working_s if _is_sound(working_s, float) else 0.0
+        yield Measured(sample_id, repeat, status, row_hash, measured_s, made)
 
 
 def _figures(calls: Any) -> dict[str, Any] | None:
@@ -220,7 +233,11 @@ def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
     try:
         return _whole(experiment, evaluation, row)
     except _DAMAGED:
-        *facts, scores, failure, history, prompt, response, values, calls, lent = row
+        *found, scores, failure, history, prompt, response, values, calls, lent = row
+        facts = [
+            fact if _is_sound(fact, kind) else kind()
+            for fact, kind in zip(found, _FACTS.values(), strict=True)
+        ]
         texts = {
             "failure": failure,
             "history": history,
@@ -237,13 +254,23 @@ def _record(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
         except _DAMAGED:
             record = _whole(experiment, evaluation, (*facts, "[]", None, None, *kept[2:]))
             damaged.append("scores")
+        damaged += [
+            name for name, fact in zip(_FACTS, found, strict=True) if not _is_sound(fact, _FACTS[name])
+        ]
         said = f"what is stored of this sample cannot be read as a whole: {', '.join(damaged)}"
         failure = Failure("DamagedRecord", f"{said}; --fresh runs it again", failure_class="infrastructure")
         status = "failed" if "scores" in damaged else record.status
         return replace(record, status=status, failure=failure)
 
 
+def _is_sound(fact: object, kind: type) -> bool:
+    """SQLite keeps any text in a column of numbers."""
+    return isinstance(fact, int | float) if kind is float else isinstance(fact, kind)
+
+
 def _whole(experiment: str, evaluation: str, row: tuple[Any, ...]) -> Record:
+    if not all(map(_is_sound, row, _FACTS.values())):
+        raise ValueError("something else than a number stands where one was written")
     record_id, sample_id, repeat, index, status, working_s, wall_s, started_at, tries, *texts = row
     scores, failure, history, prompt, response, values, calls, lent = texts
     return Record(
