@@ -401,7 +401,7 @@ class LearntRate:
         lengths = [
             length_s
             for length_s, end_s in self._ends()
-            if self.refused_try_s < end_s <= served_try_s + LATE_S
+            if self.blocked_at_s < self.refused_try_s < end_s <= served_try_s + LATE_S
             and (is_no_bucket or blocked_s >= LEAST_BLOCKED * length_s)
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
