@@ -203,7 +203,15 @@ def test_names_are_given_for_whatever_a_score_carries() -> None:
 
 def test_doteval_has_the_same_metrics() -> None:
     assert doteval.metrics.accuracy is accuracy
-    assert doteval.metrics.metric is metric
+
+
+def test_doteval_enters_a_metric_that_is_declared_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doteval.metrics, "registry", {})
+
+    longest = doteval.metrics.metric(name="longest", higher_is_better=False)(max)
+
+    assert (longest.name, longest.higher_is_better, longest([1.0, 3.0])) == ("longest", False, 3.0)
+    assert doteval.metrics.registry == {"longest": longest}
 
 
 # -- direction -----------------------------------------------------------------------------------------

@@ -25,9 +25,14 @@ registry: dict[str, Any] = {one.name: one for one in (accuracy, mean, sum, count
 """Those that `@metric` declares are entered; a file may enter others."""
 
 
-def metric(function: Callable[..., Any], /) -> Metric:
-    """`@metric`, which enters what it makes into `registry`."""
-    made = declared(function)
+def metric(function: Callable[..., Any] | None = None, /, **how: Any) -> Any:
+    """evalve's `@metric`, which enters what it makes into `registry`."""
+    if function is None:
+        return lambda later: _entered(declared(**how)(later))
+    return _entered(declared(function))
+
+
+def _entered(made: Metric) -> Metric:
     registry[made.name] = made
     return made
 
