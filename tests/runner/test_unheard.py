@@ -36,9 +36,11 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     while unheard._IDLE:  # of a run in another test
         unheard._IDLE.pop()._end()
     handler = Handler()
-    before = signal.signal(signal.SIGUSR1, handler)
+    numbers = (signal.SIGUSR1, signal.SIGUSR2)
+    before = [signal.signal(number, handler) for number in numbers]
     yield handler
-    signal.signal(signal.SIGUSR1, before)
+    for number, earlier in zip(numbers, before, strict=True):
+        signal.signal(number, earlier)
 
 
 def test_a_signal_that_no_handler_hears_is_taken_elsewhere(handler: Handler) -> None:
@@ -53,13 +55,34 @@ def test_a_signal_that_no_handler_hears_is_taken_elsewhere(handler: Handler) -> 
 def test_a_signal_that_its_handler_hears_is_left_to_it(handler: Handler) -> None:
     taken: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    with overhearing([signal.SIGUSR1], handler, taken.put):
+    with overhearing([signal.SIGUSR1, signal.SIGUSR2], handler, taken.put):
         os.kill(os.getpid(), signal.SIGUSR1)
-        handler.deaf, handler.last_call_s = True, float("-inf")  # long ago
-        os.kill(os.getpid(), signal.SIGUSR1)
+        handler.deaf = True
+        os.kill(os.getpid(), signal.SIGUSR2)
         first = taken.get(timeout=30)
 
-    assert (handler.calls, first, taken.empty()) == (1, signal.SIGUSR1, True)
+    assert (handler.calls, first, taken.empty()) == (1, signal.SIGUSR2, True)
+
+
+def test_a_signal_that_comes_soon_after_one_that_was_heard_is_taken_if_it_is_not(handler: Handler) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(30)
+    before = signal.set_wakeup_fd(ours.fileno())
+    taken: queue.SimpleQueue[int] = queue.SimpleQueue()
+    try:
+        with overhearing([signal.SIGUSR1], handler, taken.put):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            theirs.recv(1)  # the first was read
+            handler.deaf = True
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert taken.get(timeout=30) == signal.SIGUSR1
+    finally:
+        signal.set_wakeup_fd(before)
+        ours.close()
+        theirs.close()
+
+    assert (handler.calls, taken.empty()) == (1, True)
 
 
 def test_who_listened_before_hears_of_all_signals_and_is_back_afterwards(handler: Handler) -> None:

@@ -12,14 +12,15 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
 PATIENCE_S = 1.0
 """How long a handler may take to run."""
-_SAME_CALL_S = 2.0
-"""Python calls a handler once for signals that come together: the second of them was heard as well."""
+_LATE_S = 0.5
+"""A signal is read here no later than so long after its handler has run: earlier calls were for others."""
 _IDLE_S = 3.0
 """How long the thread waits for another run before it ends."""
 _END = 0
@@ -42,12 +43,11 @@ def overhearing(
         return
     ear = _Ear.idle_or_new()
     before = signal.set_wakeup_fd(ear.writing, warn_on_full_buffer=False)
-    listener = ear.listener = _Listener(before, frozenset(numbers), heard, take)
+    ear.listener = _Listener(before, frozenset(numbers), heard, take)
     try:
         yield
     finally:
         _give_back(ear.writing, before)
-        listener.over.set()
         ear.leave()
 
 
@@ -115,13 +115,20 @@ class _Ear:
         return bool(poll.poll(within_s * 1000))
 
     def _listen(self) -> None:
-        came = b""
-        while _END not in came:
-            if self._comes(_IDLE_S):
+        while True:
+            listener = self.listener
+            due_s = listener.due_s() if listener is not None else None
+            if self._comes(_IDLE_S if due_s is None else max(0.0, due_s - time.monotonic())):
                 self._has_read = True
                 listener, came = self.listener, os.read(self._reading, 64)
                 if listener is not None:
                     listener.hear(came.rstrip(bytes([_END])))
+                if _END in came:
+                    return
+            elif listener is not None and due_s is not None:
+                calls = listener.calls()
+                if not self._comes(0.0):  # each signal of which a handler has run is read by now
+                    listener.judge(calls)
             elif self._is_needless():
                 self._close()
                 return
@@ -149,23 +156,35 @@ class _Listener:
         heard: Heard,
         take: Callable[[signal.Signals], None],
     ) -> None:
-        self.over = threading.Event()
         self._others = others
         self._numbers = numbers
         self._heard = heard
         self._take = take
-        self._calls_before = heard.calls
+        self._waiting: deque[tuple[float, int]] = deque()
+        """When each came that nobody has judged, and its number."""
+        self._told = heard.calls
+        """Calls of the handler that were for signals before these."""
+
+    def calls(self) -> int:
+        return self._heard.calls
+
+    def due_s(self) -> float | None:
+        return self._waiting[0][0] + PATIENCE_S if self._waiting else None
 
     def hear(self, came: bytes) -> None:
+        """Signals that are read together count once, as Python calls their handler once."""
         if self._others != -1:
             with suppress(OSError):  # whoever listened before us has gone
                 os.write(self._others, came)
-        for number in came:
-            if number in self._numbers and not self.over.wait(PATIENCE_S) and not self._was_heard():
-                self._take(signal.Signals(number))
+        now_s = time.monotonic()
+        if not self._waiting and self._heard.last_call_s < now_s - _LATE_S:
+            self._told = self._heard.calls
+        self._waiting.extend((now_s, number) for number in dict.fromkeys(came) if number in self._numbers)
 
-    def _was_heard(self) -> bool:
-        calls, self._calls_before = self._calls_before, self._heard.calls
-        return self._heard.calls > calls or time.monotonic() - self._heard.last_call_s < (
-            PATIENCE_S + _SAME_CALL_S
-        )
+    def judge(self, calls: int) -> None:
+        """Take the first that waits, unless a handler has run for it: one for each, or one since it came."""
+        came_s, number = self._waiting.popleft()
+        is_heard = calls > self._told or self._heard.last_call_s >= came_s
+        self._told = min(self._told + 1, calls) if self._waiting else calls
+        if not is_heard:
+            self._take(signal.Signals(number))
