@@ -50,7 +50,9 @@ LEAST_USED = 0.5
 """Of a rate; where less was called for, that nothing was refused says nothing about more."""
 SEARCHED_BELOW = 0.5
 
-REFUSED_SOON_S, FIRST_TRY_S, MOST_TELLING_S = 0.05, 0.1, 0.55
+REFUSED_SOON_S, FIRST_TRY_S = 0.05, 0.1
+MOST_TELLING_S, TELLING = 0.55, 1.05
+"""The first try waits up to so long, to tell whether it was a bucket, and a little longer than it must."""
 REFUSED_WITHIN = 3.0
 """A try that was not refused for so many times as long as refusals take to come is taken to be served."""
 SOONEST, LATEST = 1.0, 5.0
@@ -315,9 +317,8 @@ class LearntRate:
 
         Few calls have filled it. Some may have come from processes that ended before anybody asked.
         """
-        if (
-            at_s >= self.more_until_s or self._sent_since_served() < window.most - 1
-        ):  # the try may count there
+        surely_full = window.most - 1  # the try that was served may count in it
+        if at_s >= self.more_until_s or self._sent_since_served() < surely_full:
             return False
         self.more_from_s, self.tries = self.more_from_s or at_s, 1
         return True
@@ -375,14 +376,18 @@ class LearntRate:
         return ends
 
     def _is_no_bucket(self) -> bool:
-        refused_s = self.refused_try_s - self.blocked_at_s
-        return refused_s * self._sent().sum_after(self.blocked_at_s - DEEPEST_S) > DEEPEST_S
+        """Whether nothing came for longer than the deepest bucket takes that held so much."""
+        return self.refused_try_s - self.blocked_at_s > self._next_within_s()
+
+    def _next_within_s(self) -> float:
+        """How long the deepest bucket that held what was sent takes for one call more."""
+        return DEEPEST_S / max(1.0, self._sent().sum_after(self.blocked_at_s - DEEPEST_S))
 
     def _telling_s(self) -> float:
         """After how long a first try tells whether a bucket held so much, where that is soon."""
         if self.given_per_s is not None:
             return 0.0
-        telling_s = 1.05 * DEEPEST_S / max(1.0, self._sent().sum_after(self.blocked_at_s - DEEPEST_S))
+        telling_s = TELLING * self._next_within_s()
         return telling_s if telling_s <= MOST_TELLING_S else 0.0
 
     def _sent(self) -> History:

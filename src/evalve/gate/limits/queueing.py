@@ -126,6 +126,7 @@ class Scope:
     refusal_takes_s: float = 0.0
     hesitations: int = 0
     hesitates: bool = False
+    """Whether few go out, until it is known what a refusal was about."""
     is_configured: bool = False
     heard: int = 0
     """How often there was news: a call that ended, or a place that another process left."""
