@@ -6,7 +6,8 @@ import asyncio
 import math
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from heapq import heapreplace
 from typing import Literal
 
 from evalve.gate.limits.limiter import Limiter
@@ -29,6 +30,9 @@ Headers = Literal["minute", "bucket", "window", "absent"]
 """`minute`: limit and what remains of a minute's; `bucket`: the limit a minute, what is in the bucket;
 `window`: the bucket's own depth as the limit, what is in it, and when it is full again."""
 RetryAfter = Literal["whole", "exact", "absent", "date"]
+ROUNDING_S = 1e-6
+TAIL = 1.2
+"""Exponent of Pareto's law, where answers take longer now and then."""
 
 
 @dataclass
@@ -44,19 +48,25 @@ class Habits:
     is_limited: bool = True
     says_which: bool = False
     latency_s: float = 0.1
+    slowest_s: float = 0.0
+    """Where it is longer: many answers take little more than `latency_s`, some up to so long."""
     dimension: Dimension = "requests"
     size: float = 1.0
     seed: int = 7
-    seen: list[tuple[float, bool]] = field(default_factory=list)
-    _level: float = -1.0
-    _at_s: float = 0.0
-    _began_s: float = 0.0
-    _recent: deque[tuple[float, float]] = field(default_factory=deque)
-    _minute: deque[tuple[float, float]] = field(default_factory=deque)
+    seen: list[tuple[float, bool]] = field(default_factory=list, init=False)
+    _level: float = field(default=-1.0, init=False)
+    _at_s: float = field(default=0.0, init=False)
+    _began_s: float = field(default=0.0, init=False)
+    _recent: deque[tuple[float, float]] = field(default_factory=deque, init=False)
+    _used: float = field(default=0.0, init=False)
+    _minute: deque[tuple[float, float]] = field(default_factory=deque, init=False)
+    _used_in_minute: float = field(default=0.0, init=False)
     _draws: random.Random = field(init=False)
+    _latencies: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
         self._draws = random.Random(self.seed)
+        self._latencies = random.Random(self.seed)
 
     @property
     def depth(self) -> float:
@@ -88,12 +98,12 @@ class Habits:
             self._level -= amount
             return 0.0
         while self._recent and self._recent[0][0] <= now_s - self.depth_s:
-            self._recent.popleft()
-        used = sum(each for _, each in self._recent)
-        if used + amount > self.depth + 1e-9:
+            self._used -= self._recent.popleft()[1]
+        if self._used + amount > self.depth + 1e-9:
             return self._recent[0][0] + self.depth_s - now_s
         self._recent.append((now_s, amount))
-        self._level = self.depth - used - amount
+        self._used += amount
+        self._level = self.depth - self._used
         return 0.0
 
     async def answer(self) -> tuple[dict[Dimension, Stated], float | None]:
@@ -107,12 +117,19 @@ class Habits:
         self.seen.append((now_s, short_s == 0.0))
         if short_s == 0.0:
             self._minute.append((now_s, self.size))
+            self._used_in_minute += self.size
         stated = self._stated(now_s)
         if short_s > 0:
             await asyncio.sleep(0.005)
             return stated, self._told(short_s, now_s)
-        await asyncio.sleep(self.latency_s)
+        await asyncio.sleep(self.takes_s())
         return stated, None
+
+    def takes_s(self) -> float:
+        """The next answer."""
+        if self.slowest_s <= self.latency_s:
+            return self.latency_s
+        return min(self.latency_s * self._latencies.paretovariate(TAIL), self.slowest_s)
 
     def _told(self, short_s: float, now_s: float) -> float:
         match self.retry_after:
@@ -129,8 +146,8 @@ class Habits:
             return {}
         if self.headers == "minute":
             while self._minute and self._minute[0][0] <= now_s - 60.0:
-                self._minute.popleft()
-            left = 60 * self.per_s - sum(each for _, each in self._minute)
+                self._used_in_minute -= self._minute.popleft()[1]
+            left = 60 * self.per_s - self._used_in_minute
             return {self.dimension: Stated(60 * self.per_s, float(int(max(0.0, left))), 0.0, None)}
         left = float(int(max(0.0, self._level if self.is_limited else self.depth)))
         if self.headers == "bucket":
@@ -141,13 +158,17 @@ class Habits:
         return {self.dimension: Stated(self.depth, left, 0.0, full_in_s)}
 
 
-def ideal_s(habits: Habits, calls: int) -> float:
-    if not habits.is_limited:
-        return 0.0
-    if habits.counting != "bucket":
-        whole = int(habits.depth / habits.size + 1e-9)
-        return (calls - 1) // whole * habits.depth_s + habits.latency_s
-    return max(0.0, calls * habits.size / habits.per_s - habits.depth_s) + habits.latency_s
+def ideal_s(habits: Habits, calls: int, slots: int) -> float:
+    """When the last answer comes to who knows the limit and has so many calls under way at most."""
+    provider = replace(habits, random_share=0.0)
+    free_s = [0.0] * min(slots, calls)  # when each slot is free: a heap
+    now_s = 0.0
+    for _ in range(calls):
+        now_s = max(now_s, free_s[0])
+        while provider.is_limited and (short_s := provider._short_s(habits.size, now_s)) > 0:
+            now_s += short_s + ROUNDING_S
+        heapreplace(free_s, now_s + provider.takes_s())
+    return max(free_s)
 
 
 async def paced(

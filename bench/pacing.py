@@ -19,6 +19,8 @@ RATES_PER_S = (1.0, 5.0, 1000 / 60, 40.0)
 LEAST_IN_DEPTH = 5.0
 """Calls: a provider that holds fewer at once is no window, but a rate."""
 SEEDS = range(5)
+LATENCIES_S = ((1.0, 1.0), (3.0, 3.0), (0.5, 10.0))
+"""Of answers, as models take them: all the same, or some up to so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ def habits_matrix() -> list[Figure]:
         if headers != "absent":
             tokens = Habits(per_s * 500.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
             figures += _held(f"{name}, tokens", tokens, processes)
+    for per_s, counting, depth_s, headers, processes in product(
+        (1.0, 5.0, 40.0), get_args(Counting), (1.0, 10.0, 60.0), get_args(Headers), (1, 4)
+    ):
+        if per_s * depth_s < LEAST_IN_DEPTH:
+            continue
+        for latency_s, slowest_s in LATENCIES_S:
+            habits = Habits(per_s, depth_s, counting, headers, latency_s=latency_s, slowest_s=slowest_s)
+            name = f"{per_s:g}/s, {counting} of {depth_s:g} s, headers {headers}, {processes} processes"
+            figures += _held(f"{name}, {latency_s:g} to {slowest_s:g} s each", habits, processes)
     unlimited: tuple[Headers, ...] = ("absent", "minute")
     for calls, headers, share, processes in product((200, 1000), unlimited, (0.02, 0.05, 0.1), (1, 4)):
         name = f"{calls} calls, {share:.0%} refused at random, headers {headers}, {processes} processes"
@@ -99,11 +110,13 @@ def slowed_by_chance(headers: Headers, share: float, *, calls: int, processes: i
 
 def _held(name: str, habits: Habits, processes: int) -> list[Figure]:
     calls = int(habits.per_s / habits.size * (35 + habits.depth_s))
-    took_s = run_in_virtual_time(
-        paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
-    )
+    window = 50 if processes == 1 else 40
+    took_s = run_in_virtual_time(paced(habits, Limits(), calls=calls, processes=processes, window=window))
     most = max(0.01 * calls, 12.0 if processes == 1 else 60.0)
-    ratio, target = took_s / ideal_s(habits, calls), 1.20 if habits.headers == "absent" else 1.10
+    ratio, target = (
+        took_s / ideal_s(habits, calls, processes * window),
+        1.20 if habits.headers == "absent" else 1.10,
+    )
     return [
         Figure(f"{name}: time, against the ideal", ratio, target=target, note=f"{took_s:.1f} s"),
         Figure(f"{name}: refused", float(habits.refused), "calls", most, note=f"of {calls}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bench.measuring import Figure
 from evalve.comparison import Comparison, compare_each, judged
@@ -25,7 +26,15 @@ Runs = list[list[float]]
 
 def measure() -> list[Figure]:
     """What is simulated is equally good in A and B for false alarms; for coverage, the truth is known."""
-    return [*_false_alarms(), *_coverage(), *_power(), *_gates()]
+    return [
+        *_false_alarms(),
+        *_limits_of_false_alarms(),
+        *_coverage(),
+        *_coverage_of_few(),
+        *_limits_of_coverage(),
+        *_power(),
+        *_gates(),
+    ]
 
 
 # -- false alarms: A and B are equally good -------------------------------------------------------------
@@ -64,6 +73,19 @@ def _alarms_among_many() -> Figure:
         together = judged([_compared(*_changing(draw, 100, 0.05, 0.05)) for _ in range(20)])
         flagged += any(one.is_regression for one in together)
     return Figure("false regressions: any of 20 evaluations", 100 * flagged / runs, "%", target=5.0)
+
+
+# -- where B is called worse more often: told, and no target -----------------------------------------------
+
+
+def _limits_of_false_alarms() -> list[Figure]:
+    """A always repeats itself, B does not: the samples that A has all right may be the easy ones."""
+
+    def case(draw: random.Random) -> tuple[Runs, Runs]:
+        return _repeats(draw, 20, 0.95, 1, 0.0, copies=10), _repeats(draw, 20, 0.95, 10, 0.0)
+
+    what = "false regressions: 10 equal against 10 free repeats"
+    return [replace(_alarms(what, case), target=None)]
 
 
 # -- coverage: the interval holds the truth -----------------------------------------------------------
@@ -121,7 +143,9 @@ def _passes_covered(what: str, samples: int) -> Figure:
 def _ones_covered() -> Figure:
     draw = random.Random(5)
     what = "coverage: mean of ones and zeros, 20 samples at 0.9"
-    return _share_of_hits(what, 0.9, lambda: _interval_of(_repeats(draw, 20, 0.9, 1, 0.0), ("mean",)))
+    return _share_of_hits(
+        what, 0.9, lambda: _interval_of(_repeats(draw, 20, 0.9, 1, 0.0), ("mean",), as_value=int)
+    )
 
 
 def _groups_covered() -> list[Figure]:
@@ -175,6 +199,79 @@ def _contradictions(cases: Sequence[Callable[[random.Random], tuple[Runs, Runs]]
     return Figure("interval and p contradict each other", 100 * wrong / (RUNS // 2), "%", target=0.0)
 
 
+# -- coverage where few samples say little --------------------------------------------------------------
+
+
+def _coverage_of_few() -> list[Figure]:
+    draw = random.Random(11)
+
+    def mean_of(samples: int, value: Callable[[], float]) -> Interval | None:
+        return _interval_of([[value()] for _ in range(samples)], ("mean",), as_value=float)
+
+    def near_one() -> float:
+        """Most are nearly 1, as a judge's often are; their mean is 0.976."""
+        return draw.betavariate(8.0, 0.2)
+
+    def in_tenths() -> float:
+        """Their mean is 0.928."""
+        return draw.choices([0.0, 0.3, 0.5, 0.8, 0.9, 1.0], [1, 1, 3, 5, 30, 60])[0]
+
+    cases: tuple[tuple[str, float, Callable[[], Interval | None]], ...] = (
+        ("accuracy, 5 samples at 0.97", 0.97, lambda: _interval_of(_repeats(draw, 5, 0.97, 1, 0.0), ())),
+        ("accuracy, 20 samples at 0.99", 0.99, lambda: _interval_of(_repeats(draw, 20, 0.99, 1, 0.0), ())),
+        ("mean of grades near 1, 10 samples", 8 / 8.2, lambda: mean_of(10, near_one)),
+        ("mean of grades in tenths, 20 samples", 0.928, lambda: mean_of(20, in_tenths)),
+        ("mean of numbers, 10 samples", 3.0, lambda: mean_of(10, lambda: draw.gauss(3.0, 1.0))),
+        ("mean of waiting times, 10 samples", 1.0, lambda: mean_of(10, lambda: draw.expovariate(1.0))),
+        ("mean of numbers, 50 samples, one in five above 0", 0.2, lambda: mean_of(50, lambda: _some(draw))),
+        (
+            "B - A, 20 samples, one in five higher",
+            0.2,
+            lambda: _compared(*_some_higher(draw)).interval,
+        ),
+        (
+            "B - A, 5 against 1 repeats, 10 samples",
+            -0.1,
+            lambda: _compared(*_repeated(draw, 10, 0.95, 5, 1, share_b=0.85)).interval,
+        ),
+        (
+            "B - A, 1 against 10 repeats, 10 samples",
+            0.1,
+            lambda: _compared(*_repeated(draw, 10, 0.85, 1, 10, share_b=0.95)).interval,
+        ),
+        (
+            "B - A, 3 against 3 repeats, 20 samples",
+            -0.03,
+            lambda: _compared(*_repeated(draw, 20, 0.98, 3, 3, share_b=0.95)).interval,
+        ),
+    )
+    return [_share_of_hits(f"coverage: {what}", truth, interval) for what, truth, interval in cases]
+
+
+# -- where intervals are known to miss the truth more often: told, and no target ------------------------
+
+
+def _limits_of_coverage() -> list[Figure]:
+    draw = random.Random(12)
+
+    def seconds(samples: int, spread: float) -> Interval | None:
+        runs = [[math.exp(draw.gauss(0.0, spread))] for _ in range(samples)]
+        return _interval_of(runs, ("mean",), as_value=float)
+
+    def near_zero() -> Interval | None:
+        runs = [[draw.betavariate(0.2, 8.0)] for _ in range(10)]
+        return _interval_of(runs, ("mean",), as_value=float)
+
+    cases: tuple[tuple[str, float, Callable[[], Interval | None]], ...] = (
+        ("mean of seconds with a heavy tail, 10 samples", math.exp(1.5**2 / 2), lambda: seconds(10, 1.5)),
+        ("mean of chances near 0, 10 samples", 0.2 / 8.2, near_zero),
+    )
+    return [
+        replace(_share_of_hits(f"coverage: {what}", truth, interval), target=None)
+        for what, truth, interval in cases
+    ]
+
+
 # -- power at the minimum detectable effect -------------------------------------------------------------
 
 
@@ -182,6 +279,7 @@ def _power() -> list[Figure]:
     return [
         *(_power_of_changes(n, share) for n in (100, 400) for share in (0.02, 0.05, 0.2)),
         *(_power_of_numbers(n) for n in (8, 30)),
+        *(_power_of_repeats(*case) for case in ((20, 0.95, 3, 3), (50, 0.9, 5, 1))),
     ]
 
 
@@ -209,6 +307,21 @@ def _power_of_numbers(n: int) -> Figure:
         for _ in range(runs)
     )
     return Figure(f"power at the effect told: {n} numbers", found / runs, "", target=0.75, at_least=True)
+
+
+def _power_of_repeats(samples: int, share: float, in_a: int, in_b: int) -> Figure:
+    """What two equal runs promise, then how often a fall by as much is found."""
+    draw = random.Random(13)
+    runs = RUNS // 2
+    found = 0
+    for _ in range(runs):
+        (same,) = judged([_compared(*_repeated(draw, samples, share, in_a, in_b))])
+        effect = same.minimum_detectable_effect
+        assert effect is not None
+        fallen = _compared(*_repeated(draw, samples, share, in_a, in_b, share_b=share - effect))
+        found += fallen.p_value is not None and fallen.p_value < 0.05
+    what = f"power at the effect told: {samples} samples, {in_a} against {in_b} repeats"
+    return Figure(what, found / runs, "", target=0.75, at_least=True)
 
 
 # -- gates: the truth is 0.8, and 0.9 is required ------------------------------------------------------
@@ -248,14 +361,16 @@ def _changing(draw: random.Random, n: int, up: float, down: float) -> tuple[Runs
     return a, b
 
 
-def _repeats(draw: random.Random, samples: int, share: float, repeats: int, alike: float) -> Runs:
-    """Right or wrong; `alike` is the correlation within a sample."""
+def _repeats(
+    draw: random.Random, samples: int, share: float, repeats: int, alike: float, copies: int = 1
+) -> Runs:
+    """Right or wrong; `alike` is the correlation within a sample, `copies` how often each says the same."""
     runs = []
     for _ in range(samples):
         own = share
         if alike:
             own = draw.betavariate(share * (1 - alike) / alike, (1 - share) * (1 - alike) / alike)
-        runs.append([float(draw.random() < own) for _ in range(repeats)])
+        runs.append([float(draw.random() < own) for _ in range(repeats)] * copies)
     return runs
 
 
@@ -288,6 +403,17 @@ def _heavy_tailed(draw: random.Random) -> tuple[Runs, Runs]:
     return one(), one()
 
 
+def _some(draw: random.Random) -> float:
+    """Mostly 0, and one in five 1 in the mean."""
+    return draw.expovariate(1.0) if draw.random() < 0.2 else 0.0
+
+
+def _some_higher(draw: random.Random) -> tuple[Runs, Runs]:
+    """Numbers of which most do not change, and some grow, by 1 in the mean."""
+    higher = [_some(draw) for _ in range(20)]
+    return [[3.0] for _ in higher], [[3.0 + more] for more in higher]
+
+
 # -- through the front door ------------------------------------------------------------------------------
 
 
@@ -297,8 +423,9 @@ def _compared(a: Runs, b: Runs) -> Comparison:
     return one
 
 
-def _observations(runs: Runs, metrics: tuple[object, ...]) -> list[tuple[str, int, list[Score]]]:
-    as_value: Callable[[float], int] = int if metrics == ("mean",) else bool
+def _observations(
+    runs: Runs, metrics: tuple[object, ...], as_value: Callable[[float], float] = bool
+) -> list[tuple[str, int, list[Score]]]:
     return [
         (str(at), repeat, [Score("x", as_value(value), metrics)])
         for at, values in enumerate(runs)
@@ -306,8 +433,10 @@ def _observations(runs: Runs, metrics: tuple[object, ...]) -> list[tuple[str, in
     ]
 
 
-def _interval_of(runs: Runs, metrics: tuple[object, ...]) -> Interval | None:
-    (value,) = summarise(lambda: _observations(runs, metrics))
+def _interval_of(
+    runs: Runs, metrics: tuple[object, ...], as_value: Callable[[float], float] = bool
+) -> Interval | None:
+    (value,) = summarise(lambda: _observations(runs, metrics, as_value))
     if value.low is None or value.high is None:
         return None
     return Interval(value.low, value.high)

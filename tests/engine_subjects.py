@@ -144,6 +144,7 @@ async def waits_for_ever_async() -> None:
 
 def stops_the_run() -> bool:
     context().stop_run("the account is spent")
+    context().stop_run("the budget is spent", drops_sample=True)
     return True
 
 

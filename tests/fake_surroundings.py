@@ -19,6 +19,7 @@ class FakeSurroundings:
     """`parked` or `held`, and the reason."""
     reasons: list[str] = field(default_factory=list)
     """Why the run was asked to stop."""
+    drops_sample: bool = False
     calls: int = 0
     most_calls: int = 0
     _waiting: list[asyncio.Task[object]] = field(default_factory=list)
@@ -36,8 +37,9 @@ class FakeSurroundings:
     def call_ends(self) -> None:
         self.calls -= 1
 
-    def stop_run(self, reason: str) -> None:
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None:
         self.reasons.append(reason)
+        self.drops_sample = self.drops_sample or drops_sample
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         callback()

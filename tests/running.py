@@ -133,10 +133,13 @@ class CollectFirst:
 class FailingStore:
     """A store whose writing breaks after some records; all else is the real one's."""
 
-    def __init__(self, store: Store, *, after: int, raises_at_once: bool = False) -> None:
+    def __init__(
+        self, store: Store, *, after: int, raises_at_once: bool = False, error: Exception | None = None
+    ) -> None:
         self._store = store
         self._left = after
         self._raises_at_once = raises_at_once
+        self._error = error or OSError("the disk is full")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -148,7 +151,7 @@ class FailingStore:
         elif self._raises_at_once:
             raise OSError("the disk is gone")
         else:
-            sink.committed([draft], OSError("the disk is full"))
+            sink.committed([draft], self._error)
 
 
 class DistantStore:

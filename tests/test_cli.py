@@ -387,7 +387,7 @@ def test_help_names_every_command_and_the_difference_between_errors_and_failed(
     assert main(["show", "--help"]) == 0
     particular = " ".join(capsys.readouterr().out.split())
     assert "only samples that broke (an exception, a timeout): no score" in particular
-    assert "only samples that were scored and are wrong (false or 0)" in particular
+    assert "only samples that were scored and are wrong (false or 0; true where less is better)" in particular
 
 
 def test_run_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

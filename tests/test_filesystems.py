@@ -1,12 +1,14 @@
-"""Which folders lie on a network."""
+"""Whose folders are where, and which lie on a network."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from evalve.filesystems import on_network
+from evalve.experiments.file.configuration import project_folder
+from evalve.filesystems import home_folder, on_network
 from evalve.gating import limits_path
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -45,3 +47,31 @@ def test_on_a_network_every_machine_has_limits_of_its_own(
     monkeypatch.setattr("socket.gethostname", lambda: "node7.cluster")
 
     assert (alone, limits_path(environ).name) == ("limits.db", "limits-node7.cluster.db")
+
+
+def test_whoever_has_no_name_and_no_home_has_a_folder_among_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a container's user whose number is in no list: limits and cache lie there."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+    assert home_folder() == tmp_path / f"evalve-{os.getuid()}"
+    assert limits_path({}).is_relative_to(home_folder())
+    assert project_folder(tmp_path) == tmp_path
+
+
+def test_a_folder_that_somebody_else_has_made_ready_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    theirs, temporary = tmp_path / "theirs", tmp_path / f"evalve-{os.getuid()}"
+    theirs.mkdir()
+    temporary.symlink_to(theirs)
+
+    assert home_folder() not in (theirs, temporary)
+    assert home_folder() == home_folder()
+    assert home_folder().stat().st_mode & 0o077 == 0

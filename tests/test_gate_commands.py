@@ -115,7 +115,7 @@ def test_limits_tells_pauses_and_what_the_answers_stated(
         booked=ONE,
         actual=ONE,
         started_at_s=1e12,
-        stated={"requests": Stated(per_minute=50, remaining=0)},
+        stated={"requests": Stated(per_minute=50, remaining=40)},
         answered=True,
         refusal=Refusal(None, 30.0),
     )

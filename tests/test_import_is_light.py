@@ -102,6 +102,17 @@ def test_importing_the_plugin_loads_nothing_that_only_runs_need() -> None:
     assert loaded_by("import evalve.plugin.hooks") & set(FOR_RUNS_ONLY) == set()
 
 
+def test_a_run_loads_only_the_rooms_that_it_asks_for() -> None:
+    seldom = {
+        "evalve.agents.agent",
+        "evalve.batches.gathering",
+        "evalve.conversations",
+        "evalve.gate.batches.queue",
+    }
+
+    assert loaded_by("import evalve.plugin.session") & seldom == set()
+
+
 def test_declaring_an_evaluation_loads_nothing_that_only_calls_need() -> None:
     code = "from evalve import ForEach, Result, foreach; from evalve.evaluators import exact_match"
 

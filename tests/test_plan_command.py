@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalve.cli import main
-from evalve.experiments.configuration import Configuration
+from evalve.experiments.file.configuration import Configuration
 from evalve.gate.limits.state import Settlement
 from evalve.gate.limits.state_sqlite import SqliteState
 from evalve.gate.messages import Stated

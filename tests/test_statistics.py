@@ -32,7 +32,7 @@ def values_of(interval: Interval | None) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("successes", "n"),
-    [(0, 1), (1, 1), (0, 20), (20, 20), (1, 2), (7, 10), (45, 100), (999, 1000), (123_456, 1_000_000)],
+    [(0, 1), (1, 1), (0, 20), (20, 20), (1, 2), (7, 10), (45, 100), (995, 1000), (123_456, 1_000_000)],
 )
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 def test_wilson_agrees_with_scipy(successes: int, n: int, level: float) -> None:
@@ -45,6 +45,23 @@ def test_wilson_agrees_with_scipy(successes: int, n: int, level: float) -> None:
 
 def test_wilson_has_width_where_everything_is_right() -> None:
     assert values_of(wilson_interval(20, 20)) == pytest.approx((0.838875, 1.0), abs=1e-6)
+
+
+@pytest.mark.parametrize(("wrong", "n"), [(1, 5), (1, 12), (2, 10), (3, 40)])
+def test_next_to_0_and_1_wilsons_interval_ends_as_that_of_a_rare_event(wrong: int, n: int) -> None:
+    wilson = stats.binomtest(n - wrong, n).proportion_ci(method="wilson")
+    rare = stats.chi2.ppf(0.05, 2 * wrong) / 2 / n
+
+    assert values_of(wilson_interval(n - wrong, n)) == pytest.approx((wilson.low, 1 - rare))
+    assert values_of(wilson_interval(wrong, n)) == pytest.approx((rare, 1 - wilson.low))
+
+
+@pytest.mark.parametrize("n", [5, 7, 10, 20, 50])
+def test_a_proportion_is_covered_wherever_it_lies(n: int) -> None:
+    ends = [values_of(wilson_interval(right, n)) for right in range(n + 1)]
+    for share in np.linspace(0.002, 0.998, 499):
+        held = [right for right, (low, high) in enumerate(ends) if low <= share <= high]
+        assert float(np.sum(stats.binom.pmf(held, n, share))) > 0.89
 
 
 def test_wilson_of_nothing_is_unknown() -> None:
@@ -118,18 +135,84 @@ def test_the_error_is_that_of_the_clusters_means(offset: float) -> None:
     assert estimate.mean == pytest.approx(mean, rel=1e-12)
     assert estimate.standard_error == pytest.approx(error, rel=1e-6)
     half = stats.t.ppf(0.975, 39) * error
-    assert values_of(estimate.interval) == pytest.approx((mean - half, mean + half), rel=1e-6)
+    low, high = values_of(estimate.interval)
+    assert max(mean - low, high - mean) < 1.1 * half
+    assert min(mean - low, high - mean) == pytest.approx(half, rel=1e-6)
     assert estimate.clusters == 40
 
 
 def test_clusters_of_one_give_the_ordinary_standard_error_and_interval() -> None:
-    values = [0.1, 0.4, 0.35, 0.8, 0.9, 0.2]
+    values = [1.1, 1.4, 1.8, 2.2, 2.6, 2.9]  # with no tail on either side
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
 
     estimate = clustered_mean((value, 1) for value in values)
 
     assert estimate.standard_error == pytest.approx(stats.sem(values), rel=1e-12)
     assert values_of(estimate.interval) == pytest.approx((expected.low, expected.high), rel=1e-12)
+
+
+def test_the_interval_is_longer_on_the_side_of_the_tail() -> None:
+    values = [0.0] * 16 + [0.3, 0.8, 1.5, 2.4]
+    mean, error = float(np.mean(values)), float(stats.sem(values))
+    half = stats.t.ppf(0.975, 19) * error
+    third = 20 / (19 * 18) * float(np.sum((np.array(values) - mean) ** 3))
+    lean = 1.5 * third / float(np.var(values, ddof=1))
+
+    low, high = values_of(clustered_mean((value, 1) for value in values).interval)
+
+    # the end is where (high - mean)^2 = t^2 / n (variance + lean (high - mean))
+    t_squared = stats.t.ppf(0.975, 19) ** 2
+    assert (high - mean) ** 2 == pytest.approx(half**2 + t_squared / 20 * lean * (high - mean))
+    assert low == pytest.approx(mean - half)
+    mirrored = values_of(clustered_mean((-value, 1) for value in values).interval)
+    assert mirrored == pytest.approx((-high, -low))
+
+
+def test_the_tail_of_values_far_from_zero_loses_no_digits() -> None:
+    values = [0.0] * 16 + [0.3, 0.8, 1.5, 2.4]
+
+    near = values_of(clustered_mean((value, 1) for value in values).interval)
+    far = values_of(clustered_mean((value + 1e6, 1) for value in values).interval)
+
+    assert far == pytest.approx((near[0] + 1e6, near[1] + 1e6), rel=1e-12)
+
+
+@pytest.mark.parametrize("values", [[1e200, -1e200, 3e200], [1e-200, 2e-200, 5e-200], [1e150, 2e150, 9e150]])
+def test_very_large_and_very_small_values_raise_nothing(values: list[float]) -> None:
+    clustered_mean((value, 1) for value in values)
+
+
+# -- grades ------------------------------------------------------------------------------------------
+
+
+def graded(*values: float) -> Interval | None:
+    sums = ClusteredSums()
+    for value in values:
+        sums.add(value)
+    return sums.graded_interval()
+
+
+def test_grades_that_pile_up_near_1_leave_room_for_a_low_one_that_was_not_seen() -> None:
+    low, high = values_of(graded(*[1.0] * 8, 0.99, 0.98))
+
+    assert low < 0.92
+    assert high == 1.0
+
+
+def test_grades_that_lie_apart_from_the_ends_have_the_interval_of_numbers() -> None:
+    values = [0.62, 0.7, 0.71, 0.74, 0.8, 0.85]
+
+    assert graded(*values) == clustered_mean((value, 1) for value in values).interval
+
+
+def test_small_numbers_such_as_dollars_are_no_grades_near_0() -> None:
+    low, high = values_of(graded(0.002, 0.004, 0.003, 0.006, 0.004))
+
+    assert (low > 0.0, high < 0.01) == (True, True)
+
+
+def test_the_mean_of_grades_lies_between_0_and_1() -> None:
+    assert values_of(graded(0.0, 1.0, 0.5, 1.0)) == (0.0, 1.0)
 
 
 def test_equal_repeats_do_not_narrow_the_interval() -> None:

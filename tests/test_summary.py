@@ -195,19 +195,19 @@ def test_several_scores_of_one_name_in_a_sample_are_clustered() -> None:
 
 def test_repeats_of_a_sample_are_clustered() -> None:
     observations = [
-        ("a", 0, [Score("quality", 0.5, ["mean"])]),
-        ("a", 1, [Score("quality", 0.7, ["mean"])]),
-        ("b", 0, [Score("quality", 0.1, ["mean"])]),
-        ("b", 1, [Score("quality", 0.2, ["mean"])]),
-        ("c", 0, [Score("quality", 0.9, ["mean"])]),
+        ("a", 0, [Score("quality", 1.5, ["mean"])]),
+        ("a", 1, [Score("quality", 1.9, ["mean"])]),
+        ("b", 0, [Score("quality", 1.2, ["mean"])]),
+        ("b", 1, [Score("quality", 1.3, ["mean"])]),
+        ("c", 0, [Score("quality", 2.0, ["mean"])]),
     ]
 
     (value,) = summary_of(observations)
 
-    # 0.6, 0.15 and 0.9
-    assert value.value == pytest.approx(0.55)
+    # 1.7, 1.25 and 2.0
+    assert value.value == pytest.approx(1.65)
     assert (value.observations, value.samples) == (5, 3)
-    assert interval_of(value) == clustered_mean([(1.2, 2), (0.3, 2), (0.9, 1)]).interval
+    assert interval_of(value) == clustered_mean([(3.4, 2), (2.5, 2), (2.0, 1)]).interval
 
 
 def test_one_repeated_sample_has_a_value_and_no_interval() -> None:

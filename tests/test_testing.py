@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -35,6 +36,25 @@ def test_timers_end_in_the_order_of_their_times() -> None:
         ("middle", 20.0),
         ("slow", 30.0),
     ]
+
+
+def test_two_that_wait_for_the_same_instant_do_not_wake_each_other_just_before_it() -> None:
+    instant_s = math.nextafter(10.0, math.inf)
+    turns = 0
+
+    async def wait() -> None:
+        nonlocal turns
+        await LOOP_CLOCK.sleep(10.0)
+        while LOOP_CLOCK.now_s() < instant_s and turns < 100:
+            turns += 1
+            await LOOP_CLOCK.sleep(instant_s - LOOP_CLOCK.now_s())
+
+    async def both() -> None:
+        await asyncio.gather(wait(), wait())
+
+    run_in_virtual_time(both())
+
+    assert turns == 2
 
 
 def test_a_timeout_strikes_in_virtual_time() -> None:

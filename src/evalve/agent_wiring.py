@@ -19,7 +19,7 @@ from evalve.agents.spec import Usage
 from evalve.agents.supervising import Supervisor
 from evalve.agents.versions import Versions
 from evalve.contracts import GatewayLease, SampleContext
-from evalve.experiments.configuration import project_folder
+from evalve.experiments.file.configuration import project_folder
 from evalve.sandboxes.homes import Home, home_in
 from evalve.secrecy import Environment
 

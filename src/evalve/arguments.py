@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evalve.experiments.keys import flags_in_words
+from evalve.experiments.file.keys import flags_in_words
 from evalve.options import OPTIONS
 from evalve.records import FAILURE_CLASSES, GROUPED_BY
 from evalve.show.samples import LIMIT
@@ -144,7 +144,9 @@ def _add_reading(verbs: Verbs) -> None:
         "--errors", action="store_true", help="only samples that broke (an exception, a timeout): no score"
     )
     which.add_argument(
-        "--failed", action="store_true", help="only samples that were scored and are wrong (false or 0)"
+        "--failed",
+        action="store_true",
+        help="only samples that were scored and are wrong (false or 0; true where less is better)",
     )
     which.add_argument(
         "--skipped", action="store_true", help="only samples whose function called pytest.skip, with reasons"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evalve.errors import OptionError
-from evalve.experiments.calls import call_problems
-from evalve.experiments.configuration import Configuration
+from evalve.experiments.file.calls import call_problems
+from evalve.experiments.file.configuration import Configuration
 from evalve.gate.doors.naming import target_of
 from evalve.gate.limits.presets import check_variables
 from evalve.gate.prices import prices_from

@@ -15,22 +15,22 @@ from pathlib import Path
 from evalve.arguments import BATCH_ACTIONS, CACHE_ACTIONS, DEFAULT_STORAGE, command_line, parsed
 from evalve.contracts import ExperimentInfo, Store
 from evalve.errors import EvalveError, NotFound, OptionError
-from evalve.experiments.configuration import configuration_file, project_folder, read_configuration
-from evalve.experiments.variables import read_env_file
+from evalve.experiments.file.configuration import configuration_file, project_folder, read_configuration
+from evalve.experiments.file.variables import read_env_file
 from evalve.options import OPTIONS, parse_text, suggestion
 from evalve.plugin.run import files_named, is_file, run_pytest
 from evalve.records import GROUPED_BY
 from evalve.sandboxes.homes import forget_experiment
 from evalve.secrecy import Environment
-from evalve.show.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
-from evalve.show.comparison_text import check_text, comparison_json, comparison_text
+from evalve.show.comparison.comparing import compare_across, compare_experiments, expect_groups, expect_pairs
+from evalve.show.comparison.regressions import Outcome, regression_check
+from evalve.show.comparison.text import check_text, comparison_json, comparison_text
 from evalve.show.experiment import list_json, list_text, show_json, show_text
-from evalve.show.exporting import Rows, export, json_lines, jsonl_lines
+from evalve.show.exports.exporting import Rows, export, json_lines, jsonl_lines
+from evalve.show.exports.markdown import show_markdown
 from evalve.show.figures import plural
 from evalve.show.finding import experiment_named
-from evalve.show.markdown import show_markdown
 from evalve.show.overview import status_of_experiment
-from evalve.show.regressions import Outcome, regression_check
 from evalve.show.sample.page import Wanted, find_sample, sample_json, sample_text, save_files
 from evalve.show.samples import LIMIT, Choice, Which
 from evalve.show.starting import start
@@ -166,7 +166,8 @@ def _tell_experiments() -> None:
 
 
 def _validate(said: argparse.Namespace) -> int:
-    from evalve.experiments import schema, validation
+    from evalve.experiments import validation
+    from evalve.experiments.file import schema
 
     if said.schema:
         sys.stdout.write(schema.schema_text())

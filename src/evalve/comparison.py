@@ -10,8 +10,12 @@ from typing import Literal, NamedTuple
 from evalve.metrics import as_number, is_higher_better
 from evalve.paired import (
     ALPHA,
+    NO_GROWTH,
     RESAMPLES,
+    Growth,
     agreeing,
+    growth_of_numbers,
+    growth_of_shares,
     holm,
     least_p_value,
     mcnemar_effect,
@@ -20,6 +24,7 @@ from evalve.paired import (
     paired_difference,
     paired_proportion_interval,
     permutation_test,
+    share_difference_interval,
     sign_flip_interval,
     sign_flip_test,
 )
@@ -71,6 +76,8 @@ class Comparison:
     """Of the differences between pairs."""
     size_of_changes: float | None = None
     """The mean size of the differences that are not zero."""
+    growth: Growth = NO_GROWTH
+    """Of the variance of the differences, where the difference were larger."""
     lost: int = 0
     """Samples that A has scored and that are no pairs: B has not scored them, or their rows have changed."""
     lost_could_hide: bool = False
@@ -170,7 +177,7 @@ def _detectable(one: Comparison, alpha: float) -> float | None:
     changes = mcnemar_effect(len(one.fixed) + len(one.broken), one.n_paired, alpha)
     if one.test == "exact McNemar":
         return changes
-    by_spread = mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha)
+    by_spread = mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha, growth=one.growth)
     if by_spread is None or changes is None or one.size_of_changes is None:
         return by_spread
     # where few samples change, their number limits what is found, and not their spread
@@ -245,10 +252,18 @@ def _compared(pairs: _Pairs, seed: int, resamples: int) -> Comparison:
         higher_is_better=pairs.higher_is_better,
         standard_deviation=paired.standard_deviation,
         size_of_changes=paired_difference(abs(each) for each in differences if each).mean,
+        growth=_growth(values, differences),
         kind=pairs.kind,
         lost=len(pairs.lost),
         lost_could_hide=_lost_could_hide(pairs, tested.test, len(fixed), len(broken)),
     )
+
+
+def _growth(values: Sequence[tuple[Observations, Observations]], differences: Sequence[float]) -> Growth:
+    if not values:
+        return NO_GROWTH
+    are_right_or_wrong = all(value in (0.0, 1.0) for pair in values for each in pair for value in each)
+    return growth_of_shares(values) if are_right_or_wrong else growth_of_numbers(differences)
 
 
 class _Tested(NamedTuple):
@@ -278,13 +293,25 @@ def _tested(
         # sample, and are equally good over all, for a difference.
         test = "permutation"
         p_value = max(p_value, permutation_test(values, seed, resamples))
-    interval = sign_flip_interval(differences, seed=seed, resamples=resamples)
-    if pairs.are_shares():
-        if not any(differences):
-            return _Tested(test, p_value, paired_proportion_interval(0, 0, n))
-        interval = interval.clipped(-1.0, 1.0) if interval else None
+    interval = _interval_of_numbers(pairs, differences, seed, resamples)
     average = math.fsum(differences) / n
     return _Tested(test, p_value, agreeing(interval, average, p_value) if interval else None)
+
+
+def _interval_of_numbers(
+    pairs: _Pairs, differences: Sequence[float], seed: int, resamples: int
+) -> Interval | None:
+    """The widest of those that fit: each knows of something that the others do not."""
+    are_shares = pairs.are_shares()
+    if are_shares and not any(differences):
+        return paired_proportion_interval(0, 0, len(differences))
+    interval = sign_flip_interval(differences, seed=seed, resamples=resamples)
+    if interval is None:
+        return None
+    interval = interval.widened(paired_difference(differences).interval)
+    if are_shares:
+        interval = interval.widened(share_difference_interval(pairs.values())).clipped(-1.0, 1.0)
+    return interval
 
 
 def _lost_could_hide(pairs: _Pairs, test: Test | None, fixed: int, broken: int) -> bool:

@@ -1,7 +1,7 @@
-"""Whether a folder lies on a network, and which journal a SQLite file may have there.
+"""Folders: a person's own, those that lie on a network, and which journal a SQLite file may have there.
 
-Machines share such a folder, and their locks do not reach each other. A write-ahead log is read through
-memory that all processes share: two machines share none, and would destroy the file.
+Machines share a folder on a network, and their locks do not reach each other. A write-ahead log is read
+through memory that all processes share: two machines share none, and would destroy the file.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 _OF_THE_NETWORK = frozenset(
@@ -33,6 +36,25 @@ _OF_THE_NETWORK = frozenset(
     }
 )
 _MOUNTS = Path("/proc/self/mountinfo")
+
+
+def home_folder() -> Path:
+    """The person's own; among the temporary files for whoever has none: a container's user without a name."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return _own_folder(Path(tempfile.gettempdir()))
+
+
+@cache
+def _own_folder(among: Path) -> Path:
+    """For this user alone. Anybody may have made one of its name, to read along: then it is a new one."""
+    folder = among / f"evalve-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return folder if is_ours else Path(tempfile.mkdtemp(prefix="evalve-", dir=among))
 
 
 def on_network(folder: Path, mounts: str | None = None) -> bool:

@@ -26,9 +26,9 @@ from evalve.gate.messages import Dimension
 from evalve.gating import cache_directory, limits_path
 from evalve.options import Options, suggestion
 from evalve.secrecy import Environment
-from evalve.show import caching
-from evalve.show.gateway import closed_json, closed_line, opened_json, opened_lines
-from evalve.show.limits import (
+from evalve.show.calls import caching
+from evalve.show.calls.gateway import closed_json, closed_line, opened_json, opened_lines
+from evalve.show.calls.limits import (
     STATED,
     HolderNow,
     LimitNow,

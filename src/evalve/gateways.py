@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalve.contracts import SAMPLE, GatewayLease
-from evalve.experiments.configuration import read_configuration
+from evalve.experiments.file.configuration import read_configuration
 from evalve.secrecy import Environment
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ class _Use:
 
 def _enter(leaving: ExitStack) -> GatewayLease:
     from evalve.gate.doors.gateway.environment import leading_to
+    from evalve.gate.doors.gateway.leases import is_own_gateway
     from evalve.gate.doors.gateway.tagging import tagging
+    from evalve.gate.ungated import asks_a_model
+    from evalve.gating import house
 
     served = process_gateway()
     lease = served.lent_to_process()
@@ -125,8 +128,12 @@ def _enter(leaving: ExitStack) -> GatewayLease:
         sample = SAMPLE.get()
         return None if sample is None else served.tag(sample)
 
+    def leaves(method: str, url: str) -> None:
+        if asks_a_model(method, url) and not is_own_gateway(url):
+            house().gate.passed_by(url, is_past_gateway=True)
+
     leaving.enter_context(_set(leading_to(lease, Environment(os.environ))))
-    leaving.enter_context(tagging(tag_for))
+    leaving.enter_context(tagging(tag_for, leaves))
     return lease
 
 

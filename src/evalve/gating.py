@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from evalve.contracts import all_roles, split_roles
 from evalve.errors import OptionError
-from evalve.experiments.configuration import Configuration, read_configuration
-from evalve.filesystems import on_network
+from evalve.experiments.file.configuration import Configuration, read_configuration
+from evalve.filesystems import home_folder, on_network
 from evalve.gate.accounts import Account, Accounts
-from evalve.gate.budget import SharedBudget
+from evalve.gate.budget import BudgetShare, SharedBudget
 from evalve.options import Options, switched_on
 from evalve.secrecy import Environment, discreet, discreet_headers, secret
 from evalve.variables import unknown_variables
@@ -119,6 +119,13 @@ def house() -> GateHouse:
     return built
 
 
+def settle_cache() -> None:
+    """See to the answers that could not be written yet: the process may end in a hurry from now on."""
+    built = _HOUSES.get(os.getpid())
+    if built is not None:
+        built.store.settle()
+
+
 _TOLD: set[str] = set()
 
 
@@ -155,6 +162,7 @@ def calls_of(
     finally:
         if calls.account.batches is not None:
             calls.account.batches.leave()
+        settle_cache()
 
 
 @contextmanager
@@ -198,6 +206,14 @@ class Calls:
         from evalve.gate.limits.utilisation import utilisation
 
         return utilisation(used, {scope: await built.state.peek(scope) for scope in used})
+
+    def note_spending(self, note: Callable[[float], None]) -> None:
+        if isinstance(self.account.budget, BudgetShare):
+            self.account.budget.note = note
+
+    def may_have_cost_usd(self) -> float | None:
+        budget = self.account.budget
+        return budget.may_have_cost_usd() if isinstance(budget, BudgetShare) else None
 
     def totals(self) -> dict[str, float]:
         return self.account.totals()
@@ -352,13 +368,7 @@ def limit_state(environ: Mapping[str, str]) -> LimitState:
 
     if keeps_limits_in_memory(environ):
         return MemoryState(now_s=machine_now_s)
-    path = limits_path(environ)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        _LOG.warning("%s cannot be written (%s): limits hold for this process alone", path.parent, error)
-        return MemoryState(now_s=machine_now_s)
-    return SteadyState(SqliteState(path))
+    return SteadyState(SqliteState(limits_path(environ)))
 
 
 def keeps_limits_in_memory(environ: Mapping[str, str]) -> bool:
@@ -425,8 +435,8 @@ def _directory(environ: Mapping[str, str], ours: str, theirs: str, below: str, o
     if environ.get(theirs):
         return Path(environ[theirs]) / "evalve"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / on_macos / "evalve"
-    return Path.home() / below / "evalve"
+        return home_folder() / "Library" / on_macos / "evalve"
+    return home_folder() / below / "evalve"
 
 
 def held_in_words(holds: list[Hold], now_s: float) -> str:

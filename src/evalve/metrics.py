@@ -291,6 +291,12 @@ def is_higher_better(spec: Any) -> bool:
     return spec.higher_is_better if isinstance(spec, Metric) else True
 
 
+def is_wrong(value: Any, spec: Any) -> bool:
+    """Whether a score with these metrics says that something is wrong: false or 0; where less is better,
+    true. Of other numbers nobody has said which are wrong."""
+    return as_number(value) == 0 if is_higher_better(spec) else value is True
+
+
 def _built_in(name: str) -> Metric | None:
     if match := re.fullmatch(r"pass([@^])([1-9]\d*)", name):
         return (pass_at if match[1] == "@" else pass_hat)(int(match[2]))

@@ -37,10 +37,10 @@ class Threshold:
 
     @property
     def in_words(self) -> str:
-        return f"be at most {self.bound:g}" if self.from_above else f"reach {self.bound:g}"
+        return f"be at most {self.bound:.12g}" if self.from_above else f"reach {self.bound:.12g}"
 
     def __str__(self) -> str:
-        return f"{self.name}{'<=' if self.from_above else '='}{self.bound:g}"
+        return f"{self.name}{'<=' if self.from_above else '='}{self.bound:.12g}"
 
 
 @dataclass(frozen=True, slots=True)

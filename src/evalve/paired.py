@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, combinations
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalve.distributions import normal_quantile, regularised_incomplete_beta, t_quantile
-from evalve.statistics import LEVEL, ClusteredSums, Interval
+from evalve.statistics import FAINTLY_ALIKE, LEVEL, ClusteredSums, Interval
 
 ALPHA = 0.05
 """Below this, a p-value says that chance does not explain a difference."""
@@ -149,6 +149,9 @@ def _binomial_at_most(k: int, n: int, p: float) -> float:
 
 # -- numbers, and repeats ----------------------------------------------------------------------------
 
+Observations = Sequence[float]
+"""The repeats of one sample in one run."""
+
 EXACT_UP_TO = 16
 """Differences whose 2^n sign patterns are all tried."""
 NORMAL_ABOVE = 1_000
@@ -167,7 +170,7 @@ class PairedDifference:
 
 
 def paired_difference(differences: Iterable[float], level: float = LEVEL) -> PairedDifference:
-    """With Student's interval."""
+    """With Student's interval, longer in the tail."""
     sums = ClusteredSums()
     for difference in differences:
         sums.add(difference)
@@ -226,6 +229,65 @@ def sign_flip_interval(
     return Interval(means[outside - 1], means[-outside])
 
 
+def share_difference_interval(
+    pairs: Sequence[tuple[Observations, Observations]], level: float = LEVEL
+) -> Interval | None:
+    """The interval of the difference of two means of values between 0 and 1, from those of the two runs.
+
+    Newcombe's way: the distances to the ends of both intervals are added as errors are. So it has a width
+    where few samples differ and both runs could have more that are wrong than were seen.
+    """
+    runs = _OwnInterval.of([a for a, _ in pairs], level), _OwnInterval.of([b for _, b in pairs], level)
+    a, b = runs
+    if a is None or b is None:
+        return None
+    correlation = _correlation([(_mean(a), _mean(b)) for a, b in pairs])
+    difference = b.mean - a.mean
+    return Interval(
+        difference - _added(b.mean - b.low, a.high - a.mean, correlation),
+        difference + _added(b.high - b.mean, a.mean - a.low, correlation),
+    )
+
+
+class _OwnInterval(NamedTuple):
+    """The mean of one run with its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Observations], level: float) -> _OwnInterval | None:
+        sums = _summed(samples)
+        is_binary = all(value in (0.0, 1.0) for values in samples for value in values)
+        interval = (
+            sums.proportion_interval(alike=FAINTLY_ALIKE, level=level)
+            if is_binary
+            else sums.graded_interval(level)
+        )
+        mean = sums.mean
+        return None if mean is None or interval is None else cls(mean, interval.low, interval.high)
+
+
+def _summed(samples: Iterable[Observations]) -> ClusteredSums:
+    sums = ClusteredSums()
+    for values in samples:
+        sums.add(math.fsum(values), len(values))
+    return sums
+
+
+def _added(first: float, second: float, correlation: float) -> float:
+    return math.sqrt(max(0.0, first * first + second * second - 2 * correlation * first * second))
+
+
+def _correlation(means: Sequence[tuple[float, float]]) -> float:
+    """How much the same samples are hard in both runs, at least 0."""
+    a, b = (_mean(each) for each in zip(*means, strict=True))
+    together = math.fsum((x - a) * (y - b) for x, y in means)
+    apart = math.fsum((x - a) ** 2 for x, _ in means) * math.fsum((y - b) ** 2 for _, y in means)
+    return max(0.0, together / math.sqrt(apart)) if apart > 0 else 0.0
+
+
 def _sums_of_subsets(sizes: Sequence[float]) -> list[float]:
     sums = [0.0]
     for size in sizes:
@@ -256,8 +318,6 @@ def _full(table: list[Any]) -> list[Any]:
 
 
 # -- another number of repeats: observations permuted within samples -----------------------------------
-
-Observations = Sequence[float]
 
 SPLITS = 1_000
 """Ways to split a sample's observations that are all listed; of more, so many random ones stand for all."""
@@ -329,15 +389,54 @@ def _mean(values: Observations) -> float:
 # -- power, and many comparisons -----------------------------------------------------------------------
 
 
-def mean_effect(sd_of_differences: float, n: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
+class Growth(NamedTuple):
+    """How the variance of differences grows with the difference d: by `slope` d − `bend` d²."""
+
+    slope: float = 0.0
+    bend: float = 0.0
+
+
+NO_GROWTH = Growth()
+
+
+def mean_effect(
+    sd_of_differences: float,
+    n: int,
+    alpha: float = ALPHA,
+    power: float = POWER,
+    growth: Growth = NO_GROWTH,
+) -> float | None:
     """The smallest true mean difference that n pairs show with the given power.
 
     `None` where flipping the signs of so few could show nothing, or where nothing is known of the spread.
     """
-    if not sd_of_differences > 0 or least_p_value(n) >= alpha:
+    if least_p_value(n) >= alpha:
         return None
     quantiles = t_quantile(1 - alpha / 2, n - 1) + t_quantile(power, n - 1)
-    return quantiles * sd_of_differences / math.sqrt(n)
+    per_variance = quantiles * quantiles / n
+    # the difference whose square is `per_variance` times the variance that comes with it
+    half = per_variance * growth.slope / 2
+    whole = 1 + per_variance * growth.bend
+    by_spread = math.sqrt(per_variance) * sd_of_differences
+    effect = max(by_spread, (half + math.hypot(half, math.sqrt(whole) * by_spread)) / whole)
+    return effect if effect > 0 else None
+
+
+def growth_of_shares(pairs: Sequence[tuple[Observations, Observations]]) -> Growth:
+    """Of right and wrong, repeated: a share that moves away from 0 or 1 spreads more, p (1 − p)."""
+    runs = [_summed(a for a, _ in pairs), _summed(b for _, b in pairs)]
+    spread = max(run.spread(alike=FAINTLY_ALIKE) for run in runs)
+    share = math.fsum(run.mean or 0.0 for run in runs) / 2
+    return Growth(spread * abs(1 - 2 * share), spread)
+
+
+def growth_of_numbers(differences: Sequence[float]) -> Growth:
+    """A larger difference comes by more changes of the size seen, among the samples that did not change."""
+    sizes = math.fsum(map(abs, differences))
+    if not sizes:
+        return NO_GROWTH
+    unchanged = sum(not each for each in differences) / len(differences)
+    return Growth(unchanged * math.fsum(each * each for each in differences) / sizes)
 
 
 def least_p_value(n: int) -> float:

@@ -114,7 +114,7 @@ class Sums:
         elif metric.kind == "proportion" and self._within_unit:
             interval = sums.proportion_interval(binary=False)
         elif metric.kind in ("proportion", "mean"):
-            interval = sums.interval()
+            interval = sums.graded_interval() if self._within_unit else sums.interval()
         number = sums.total if metric.kind == "sum" and sums.count else sums.mean
         return _value(evaluator, metric.stored_name, number, interval, sums.count, sums.clusters)
 

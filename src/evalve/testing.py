@@ -32,6 +32,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def jump(self, delay_s: float) -> None:
         self._virtual_s += delay_s
 
+    def catch_up(self) -> None:
+        """A timer that is over within the clock's resolution is called now: so it is that late.
+
+        A real clock goes on by itself; here two tasks that wait for the same instant would wake each other
+        for ever just before it.
+        """
+        timers = self._scheduled  # type: ignore[attr-defined]
+        if timers and timers[0].when() < self._virtual_s + self._clock_resolution:  # type: ignore[attr-defined]
+            self._virtual_s = max(self._virtual_s, timers[0].when())
+
 
 class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
@@ -44,4 +54,5 @@ class _JumpingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if not ready and timeout > 0:
             self._virtual_loop.jump(timeout)
+        self._virtual_loop.catch_up()
         return ready

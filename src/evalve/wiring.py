@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from evalve import gateways, gating
 from evalve.batches import notes as batch_notes
-from evalve.batches.settling import settled
 from evalve.contracts import Progress, Runnable, Store
 from evalve.declare.foreach import MARK, Evaluation, as_called, split_arguments
 from evalve.declare.scripts import said_to_run
@@ -26,7 +25,7 @@ from evalve.declare.variants import parameters, variant
 from evalve.engines.choosing import engine_for
 from evalve.engines.finding import refuse_while_importing
 from evalve.errors import EvalveError, Interrupted, OptionError
-from evalve.experiments.configuration import RECORDS, Configuration, project_folder, read_configuration
+from evalve.experiments.file.configuration import RECORDS, Configuration, project_folder, read_configuration
 from evalve.gate.batches.asked import GATHERED
 from evalve.gate.budget import SharedBudget
 from evalve.host.machine import Machine
@@ -34,9 +33,10 @@ from evalve.options import Options, from_environment, from_mapping, merged
 from evalve.records import failed_in_words
 from evalve.runner.evaluation import Outcome, run_evaluation
 from evalve.runner.interruption import forwarding_interrupts
+from evalve.runner.leaving import let_program_end
 from evalve.secrecy import Environment, secret_values
 from evalve.show import figures
-from evalve.show.progress import Workers, make_progress
+from evalve.show.live.progress import Workers, make_progress
 from evalve.show.result import EvaluationResult
 from evalve.storage import open_store
 
@@ -177,7 +177,10 @@ async def run_recording(
     budget: SharedBudget | None = None,
 ) -> Outcome:
     """Run one evaluation, its calls treated as its options ask; `budget` is one that others spend as well."""
-    evaluation = settled(evaluation, store, Environment(os.environ), progress.note)
+    if evaluation.options.batch == "auto":
+        from evalve.batches.settling import settled  # the room of batches is large, and seldom asked for
+
+        evaluation = settled(evaluation, store, Environment(os.environ), progress.note)
     refuse_batches(evaluation)
     for text in _useless(evaluation):
         if text not in _TOLD:
@@ -212,6 +215,13 @@ async def run_recording(
             for text in batch_notes.left_in_words(batches):
                 progress.note(text)
         return outcome
+
+
+def end_process(code: int) -> NoReturn:
+    """At once, whatever its threads do; answers that wait to be written are kept."""
+    with suppress(Exception):
+        gating.settle_cache()
+    os._exit(code)
 
 
 def refuse_batches(evaluation: Runnable) -> None:
@@ -284,16 +294,27 @@ def run(evaluation: Callable[..., Any], /, **kwargs: Any) -> EvaluationResult:
 def run_directly(
     evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> EvaluationResult:
+    errors: list[BaseException] = []
+    # a program in which a loop is running, a notebook for one, must not end because a sample does not
+    leave = errors.append if _is_loop_running() else None
     try:
-        return wait_for(lambda: run_directly_async(evaluation, args, kwargs))
+        return wait_for(lambda: run_directly_async(evaluation, args, kwargs, leave), errors)
     except Interrupted as error:
         raise error.with_traceback(None) from None  # the frames of the loop say nothing about it
+    finally:
+        let_program_end()
 
 
 async def run_directly_async(
-    evaluation: Evaluation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    evaluation: Evaluation,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    leave: Callable[[BaseException], None] | None = None,
 ) -> EvaluationResult:
-    """What calling an evaluation does: run it, record it, hand back its result."""
+    """What calling an evaluation does: run it, record it, hand back its result.
+
+    `leave` ends the wait for a run that cannot be ended; without it, the process ends.
+    """
     if args and not evaluation.is_method:
         raise TypeError(f"{evaluation.name} takes keyword arguments only: pass fixtures by name")
     refuse_while_importing(evaluation.name)
@@ -331,13 +352,14 @@ async def run_directly_async(
             gating.tell_unknown_variables(progress.note)
 
             def give_up() -> None:
-                progress.note(
-                    f"{CANNOT_END}; what was done is saved: run it again with"
-                    f" experiment={now.experiment!r} to go on"
-                )
                 with suppress(EvalveError):
                     lock.release()
-                os._exit(INTERRUPTED)
+                saved = f"what was done is saved: run it again with experiment={now.experiment!r} to go on"
+                if leave is not None:
+                    leave(Interrupted(f"a sample does not end, and its thread was left behind; {saved}"))
+                    return
+                progress.note(f"{CANNOT_END}; {saved}")
+                end_process(INTERRUPTED)
 
             outcome = await run_recording(
                 runnable, store=store, progress=progress, folder=folder, give_up=give_up
@@ -384,13 +406,16 @@ _LOOK_FOR_SIGNALS_EVERY_S = 0.2
 """A signal that comes in the moment before a wait begins does not end it, and is noticed only afterwards."""
 
 
-def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The coroutine's result, from sync code: on a loop of its own, in a thread if one is running here."""
+def wait_for(make: Callable[[], Coroutine[Any, Any, T]], errors: list[BaseException] | None = None) -> T:
+    """The coroutine's result, from sync code: on a loop of its own, in a thread if one is running here.
+
+    There an error that is put into `errors` ends the wait, whatever becomes of the coroutine.
+    """
     if not _is_loop_running():
         with asyncio.Runner() as runner:
             return runner.run(make())
     results: list[T] = []
-    errors: list[BaseException] = []
+    errors = [] if errors is None else errors
 
     def work() -> None:
         try:
@@ -403,7 +428,7 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         # a daemon, because a sync function in it that never returns must not outlive the second Ctrl-C
         thread = threading.Thread(target=context.run, args=(work,), name="evalve-run", daemon=True)
         thread.start()
-        while thread.is_alive():
+        while thread.is_alive() and not errors:
             thread.join(_LOOK_FOR_SIGNALS_EVERY_S)
     if errors:
         raise errors[0]

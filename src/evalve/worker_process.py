@@ -19,6 +19,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as end:
         secrets = secret_values(Environment(os.environ))
         serve(end, account_for=_account_for, secrets=secrets)
+    gating.settle_cache()  # before what else there is to do at the end: the parent does not wait long
 
 
 def _account_for(options: Options) -> Any:

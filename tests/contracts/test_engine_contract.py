@@ -104,8 +104,8 @@ class Watched:
     def call_ends(self) -> None:
         self.asked.append("a call ends")
 
-    def stop_run(self, reason: str) -> None:
-        self.asked.append(f"stop: {reason}")
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None:
+        self.asked.append(f"stop: {reason}" + ("; without this sample" if drops_sample else ""))
 
     def when_committed(self, callback: Callable[[], None]) -> None: ...
     def when_recorded(self, callback: Callable[[], None]) -> None: ...
@@ -247,7 +247,10 @@ async def test_a_sample_can_stop_the_run(kind: str) -> None:
     async with running(kind, subjects.stops_the_run) as engine:
         await called(engine, {}, sample(surroundings))
 
-    assert surroundings.asked == ["stop: the account is spent"]
+    assert surroundings.asked == [
+        "stop: the account is spent",
+        "stop: the budget is spent; without this sample",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])

@@ -1012,7 +1012,8 @@ async def test_samples_that_are_left_out_are_on_no_page(store: Store) -> None:
 
 
 def scored(value: Any) -> str:
-    return to_json([{"name": "other", "value": 7}, {"name": "grade", "value": value}])
+    toxic = {"name": "toxic", "value": value == 0.5, "metrics": ["accuracy:lower"]}
+    return to_json([{"name": "other", "value": 7}, {"name": "grade", "value": value}, toxic])
 
 
 @pytest.mark.parametrize(
@@ -1025,6 +1026,7 @@ def scored(value: Any) -> str:
         (RecordQuery(failure_class="code"), ["broken"]),
         (RecordQuery(score=ScoreQuery("grade")), ["right", "wrong", "half", "named"]),
         (RecordQuery(score=ScoreQuery("grade", wrong=True)), ["wrong"]),
+        (RecordQuery(score=ScoreQuery("toxic", wrong=True)), ["half"]),
         (RecordQuery(score=ScoreQuery("grade", equals="good")), ["named"]),
         (RecordQuery(score=ScoreQuery("grade", at_least=0.5)), ["right", "half"]),
         (RecordQuery(score=ScoreQuery("grade", at_most=0.5)), ["wrong", "half"]),

@@ -18,12 +18,12 @@ import pytest
 from evalve import processes
 from evalve.contracts import SAMPLE, Store
 from evalve.errors import DatasetError, Locked, OptionError
-from evalve.experiments.document import Document, Place, read_document
+from evalve.experiments.file.document import Document, Place, read_document
+from evalve.experiments.file.resolving import Entry
 from evalve.experiments.ordering import Order, phases_in_text
 from evalve.experiments.outputs import OutputFolder, file_name
-from evalve.experiments.resolving import Entry
 from evalve.experiments.running import SIDE_BY_SIDE, Ended, Planned, exit_code, run_all
-from evalve.show.exporting import Rows, jsonl_lines
+from evalve.show.exports.exporting import Rows, jsonl_lines
 from evalve.storage import open_store
 from running import Notes, runnable
 

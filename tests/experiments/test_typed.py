@@ -8,7 +8,7 @@ import pytest
 
 from evalve.errors import OptionError
 from evalve.experiments.command import names_experiments, run_command
-from evalve.experiments.configuration import Configuration, read_configuration
+from evalve.experiments.file.configuration import Configuration, read_configuration
 
 CONFIGURATION = """
 models: {reader: {agent: command, command: [python3, "{project}/agent.py"], answer: last_line}}

@@ -13,7 +13,8 @@ import yaml
 
 from evalve.agents.settings import AgentSettings
 from evalve.errors import OptionError
-from evalve.experiments import keys, schema, validation
+from evalve.experiments import validation
+from evalve.experiments.file import keys, schema
 from evalve.options import OPTIONS
 
 VALID = """

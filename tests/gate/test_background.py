@@ -251,6 +251,27 @@ def test_a_stream_that_is_dropped_is_left(background: BackgroundLoop) -> None:
     assert left.wait(60)
 
 
+@pytest.mark.parametrize("way", ["returns", "raises", "is cancelled"])
+def test_work_that_nobody_waits_for_any_more_ends_without_a_word(
+    background: BackgroundLoop, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    go_on = threading.Event()
+
+    async def work() -> None:
+        await asyncio.to_thread(go_on.wait, 60)
+        if way == "raises":
+            raise ValueError("late")
+        if way == "is cancelled":
+            raise asyncio.CancelledError
+
+    outcome = background.submit(work())
+    outcome.cancel()
+    go_on.set()
+    background.stop()
+
+    assert caplog.records == []
+
+
 PROGRAM = """
 import asyncio, gc, os, threading, warnings
 warnings.simplefilter("error")

@@ -107,9 +107,10 @@ async def test_one_who_waits_and_goes_away_leaves_the_others_waiting_rightly() -
 async def test_a_call_whose_cost_is_bounded_never_exceeds_the_budget_not_even_the_first() -> None:
     account = Account(0.5)
 
-    with pytest.raises(
-        BudgetSpent, match=r"another call may cost 0\.6000 USD; raise it, or lower max_tokens"
-    ):
+    too_small = (
+        r"the budget of 0\.5 USD is too small: a call may cost 0\.6000 USD; raise it, or lower max_tokens"
+    )
+    with pytest.raises(BudgetSpent, match=too_small):
         await account.call(expected_usd=0.6, cost_usd=0.001, is_bound=True)
 
 
@@ -187,14 +188,51 @@ async def test_nobody_waits_for_a_call_that_is_not_read() -> None:
 async def test_runs_beside_each_other_spend_one_amount() -> None:
     budget = SharedBudget(1.0)
     spent = {"a": 0.0, "b": 0.0}
-    for name in spent:
-        assert budget.joined_by(lambda name=name: spent[name]) is budget  # type: ignore[misc]
+    one, other = budget.joined_by(lambda: spent["a"]), budget.joined_by(lambda: spent["b"])
 
-    await budget.reserve(lambda: Ahead(0.6))
+    await one.reserve(lambda: Ahead(0.6))
     spent["a"] += 0.6
-    budget.release(Ahead(0.6))
+    one.release(Ahead(0.6))
 
     with pytest.raises(BudgetSpent, match=r"the budget of 1 USD is used up \(0\.6000 USD spent\)"):
+        await other.reserve(lambda: Ahead(0.5))
+    await other.reserve(lambda: Ahead(0.4))
+    assert one.used_usd() == other.used_usd() == 0.6
+    assert (one.may_have_cost_usd(), other.may_have_cost_usd()) == (0.6, 0.4)
+
+
+@virtually
+async def test_what_a_run_may_have_cost_is_noted_before_each_call_goes() -> None:
+    spent = [0.0]
+    noted: list[float] = []
+    share = SharedBudget(1.0).joined_by(lambda: spent[0])
+    share.note = noted.append
+
+    await share.reserve(lambda: Ahead(0.25))
+    await share.reserve(lambda: Ahead(0.5))
+    spent[0] = 0.125
+    share.release(Ahead(0.25))
+    share.release(Ahead(0.5), is_unknown=True)
+
+    assert noted == [0.25, 0.75, 0.625, 0.625]
+
+
+@virtually
+async def test_what_is_set_aside_for_a_batch_is_not_noted_for_who_fetches_its_answers_counts_them() -> None:
+    noted: list[float] = []
+    share = SharedBudget(1.0).joined_by(lambda: 0.0)
+    share.note = noted.append
+
+    await share.reserve(lambda: Ahead(0.25, is_in_batch=True))
+    await share.reserve(lambda: Ahead(0.5))
+
+    assert noted == [0.0, 0.5]
+
+
+@virtually
+async def test_a_budget_tells_what_calls_of_earlier_runs_did_not_state() -> None:
+    budget = SharedBudget(1.0, earlier_usd=0.75, earlier_unstated_usd=0.5).joined_by(lambda: 0.0)
+
+    spent = r"0\.7500 USD spent, 0\.7500 USD of it by earlier runs, 0\.5000 USD of it at most, for calls that"
+    with pytest.raises(BudgetSpent, match=spent):
         await budget.reserve(lambda: Ahead(0.5))
-    await budget.reserve(lambda: Ahead(0.4))
-    assert budget.used_usd() == 0.6

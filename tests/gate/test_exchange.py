@@ -1135,7 +1135,7 @@ async def test_a_spent_budget_stops_the_run_before_the_next_call(world: World) -
             await world.gate.exchange(a_request("two"), sender)
 
     assert len(sender.sent_at_s) == 1
-    assert len(run.reasons) == 1
+    assert (len(run.reasons), run.drops_sample) == (1, True)
     assert world.account.spent_usd() == pytest.approx(0.05)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import socket
+import ssl
 import threading
+import warnings
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +17,15 @@ from evalve.gate import sender as sender_module
 from evalve.gate.dialects.headers import retry_after_s
 from evalve.gate.messages import Reply, Request, SendError
 from evalve.gate.sender import AiohttpSender, Timeouts
-from loopback import CountingProxy, answering, read_request, refusing_port, serving, serving_in_thread
+from loopback import (
+    CountingProxy,
+    answering,
+    make_certificates,
+    read_request,
+    refusing_port,
+    serving,
+    serving_in_thread,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -312,6 +324,42 @@ async def test_cancelling_a_call_closes_its_connection() -> None:
         await asyncio.wait_for(closed.wait(), 60)
         await sender.aclose()
     assert call.cancelled()
+
+
+def test_an_encrypted_connection_on_which_a_call_was_cancelled_is_closed_when_its_loop_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_certificates(tmp_path)
+    client = ssl.create_default_context(cafile=certificate)
+    monkeypatch.setattr(sender_module, "_tls", lambda: client)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    arrived, over = threading.Event(), threading.Event()
+    sender = AiohttpSender()
+
+    def answer_nothing(listening: socket.socket) -> None:
+        """Nor does it ever say goodbye."""
+        with server.wrap_socket(listening.accept()[0], server_side=True) as connection:
+            connection.recv(4096)
+            arrived.set()
+            over.wait()
+
+    async def cancelled(port: int) -> None:
+        call = asyncio.ensure_future(sender.send(post(port, scheme="https")))
+        await asyncio.to_thread(arrived.wait)
+        call.cancel()
+        await asyncio.wait({call})
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        serving = threading.Thread(target=answer_nothing, args=(listening,))
+        serving.start()
+        asyncio.run(cancelled(listening.getsockname()[1]))
+        gc.collect()
+        over.set()
+        serving.join()
+
+    assert [str(one.message) for one in warned] == []
 
 
 def test_loops_in_several_threads_each_have_a_session_that_ends_with_the_loop() -> None:

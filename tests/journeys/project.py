@@ -19,7 +19,9 @@ from typing import Any
 
 import psutil
 
-from evalve.show.exporting import Rows
+from evalve.contracts import LiveProgress
+from evalve.runner import watchdog
+from evalve.show.exports.exporting import Rows
 from evalve.storage import open_store
 
 PATIENCE_S = 150.0
@@ -161,6 +163,11 @@ class Project:
         with closing(open_store(self.folder / at, create=False)) as store:
             return list(Rows(store, experiment, evaluation=None, canonical=False))
 
+    def live(self, experiment: str) -> list[LiveProgress]:
+        """What is told of the experiment's runs that have not ended."""
+        with closing(open_store(self.folder / ".evalve/evalve.db", create=False)) as store:
+            return store.live(experiment)
+
     def values(self, experiment: str = "latest") -> dict[str, list[Any]]:
         """The first score's value of each sample that has one, by evaluation, in dataset order."""
         found: dict[str, list[Any]] = {}
@@ -204,6 +211,10 @@ class Running:
                 raise AssertionError(f"no {what}; {self._read()}")
             time.sleep(0.005)
 
+    @property
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
     def interrupt(self) -> None:
         """As Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
@@ -218,8 +229,8 @@ class Running:
         self._process.wait(PATIENCE_S)
 
     def workers(self) -> list[psutil.Process]:
-        """Its child processes."""
-        return psutil.Process(self.pid).children()
+        """Its child processes, without the one that watches it."""
+        return [child for child in psutil.Process(self.pid).children() if not _is_watchdog(child)]
 
     def end(self) -> Ended:
         """Wait for the end."""
@@ -232,6 +243,13 @@ class Running:
     def _read(self) -> Ended:
         code = self._process.poll()
         return Ended(-1000 if code is None else code, self._project.read("out"), self._project.read("err"))
+
+
+def _is_watchdog(process: psutil.Process) -> bool:
+    try:
+        return watchdog.__file__ in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 class OnTerminal(Running):
@@ -289,8 +307,10 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", **environment}
 
 
+# A tenth of the time that pytest takes to start is anyio's plugin, which tests that are about it ask for.
 _PYTEST_INI = """
     [pytest]
+    addopts = -p no:anyio
     filterwarnings = error
     asyncio_default_fixture_loop_scope = function
 """

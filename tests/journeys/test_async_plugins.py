@@ -219,8 +219,8 @@ def test_a_client_made_once_serves_every_evaluation_of_the_process(
 
 @pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]])
 def test_anyio_marks_and_fixtures_work(project: Project, without: list[str]) -> None:
-    if without:
-        project.write("pytest.ini", "[pytest]\nfilterwarnings = error\n")
+    scope = "" if without else "asyncio_default_fixture_loop_scope = function\n"
+    project.write("pytest.ini", f"[pytest]\nfilterwarnings = error\n{scope}")
     project.write("clients.py", CLIENT_OF_A_LOOP)
     project.write(
         "eval_anyio.py",

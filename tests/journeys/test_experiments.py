@@ -285,6 +285,51 @@ def test_a_budget_holds_for_all_models_of_an_experiment(project: Project, provid
     assert 0 < sum(spent) <= 0.1
 
 
+@pytest.mark.parametrize("way", ["kill -9", "Ctrl-C twice"])
+def test_a_budget_counts_calls_that_were_sent_and_not_answered_also_in_later_runs(
+    project: Project, way: str
+) -> None:
+    with Simulator(Behaviour(latency=Latency(600.0))).start_in_thread() as provider:
+        environ = prepared(project, provider)
+        # a cent for each token: a call may cost 0.2 USD
+        project.write(
+            "evalve.yaml", project.read("evalve.yaml") + "prices:\n  tiny: {input: 0, output: 10000}\n"
+        )
+        said = ("run", "full", "--budget-usd", "0.7", "--concurrency", "3")
+        with project.started("-m", "evalve", *said, **environ) as run:
+            run.wait_until(lambda: provider.stats.requests == 3, "three calls")
+            if way == "kill -9":
+                run.kill()
+            else:
+                run.interrupt()
+                run.has_written("cancel", "err")
+                run.interrupt()
+                run.end()
+        again = project.evalve(*said, **environ)
+
+        assert provider.stats.requests == 3
+    assert again.code == 2
+    spent = "0.6000 USD spent, 0.6000 USD of it by earlier runs, 0.6000 USD of it at most, for calls that"
+    assert f"the budget of 0.7 USD is used up ({spent} did not say what they took)" in again.out
+
+
+def test_a_budget_that_another_terminal_spends_too_says_so(project: Project) -> None:
+    with Simulator(Behaviour(latency=Latency(600.0))).start_in_thread() as provider:
+        environ = prepared(project, provider)
+        said = ("run", "full", "--budget-usd", "1")
+        with project.started("-m", "evalve", *said, **environ) as run:
+            run.wait_until(lambda: provider.stats.requests > 0, "calls")
+            # how far a run is, it tells about once a second
+            run.wait_until(lambda: len(project.live("full")) == 1, "run under way")
+            beside = project.evalve(*said, "--model", "other", "--limit", "0", **environ)
+            run.kill()
+        after = project.evalve(*said, "--model", "other", "--limit", "0", **environ)
+
+    told = "full: sums[sim] is being run by another process: the budget counts what that has cost so far"
+    assert told in beside.err
+    assert "another process" not in after.err
+
+
 def test_gates_and_budgets_decide_the_exit_code(project: Project, provider: Simulator) -> None:
     environ = prepared(project, provider)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
+import signal
 
 import pytest
 from project import Ended, Project
@@ -388,7 +390,9 @@ def does_not_end(how: str) -> str:
 def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
     project: Project, how: str, without: list[str]
 ) -> None:
-    project.write("conftest.py", AT_ONCE + "    import evalve.plugin.session as s; s._PATIENCE_S = 0.5\n")
+    project.write(
+        "conftest.py", AT_ONCE + "    import evalve.runner.leaving as left; left.PATIENCE_S = 0.5\n"
+    )
     project.write("pytest.ini", "[pytest]\n")
     project.write("eval_stays.py", does_not_end(how))
     with project.started("-m", "pytest", "--experiment", "x", "--max-concurrency", "1", *without) as run:
@@ -407,9 +411,129 @@ def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
     assert project.values("x") == {"eval_stays": [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize("function", ["async def", "def"], ids=["on the loop", "in a thread"])
+def test_a_second_ctrl_c_kills_a_process_that_a_call_into_c_has_made_deaf(
+    project: Project, function: str
+) -> None:
+    project.write("conftest.py", "import evalve.runner.watchdog as watchdog; watchdog.DEAF_AFTER_S = 0.5")
+    project.write(
+        "eval_parses.py",
+        f"""
+        import re
+        from pathlib import Path
+        from evalve import foreach
+
+        @foreach("number", range(4))
+        {function} eval_parses(number):
+            if number == 2 and not Path("go").exists():
+                Path("started").touch()
+                re.match("(a+)+$", "a" * 100 + "b")
+            return number
+        """,
+    )
+    with project.on_terminal("-m", "pytest", "--experiment", "x", "--max-concurrency", "2") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        presses = itertools.count()
+
+        def is_killed() -> bool:
+            if not run.is_over and next(presses) % 400 == 0:  # seconds apart: two at once count as one
+                run.interrupt()
+            return run.is_over
+
+        run.wait_until(is_killed, "end")
+        ended = run.end()
+
+    assert ended.code == -signal.SIGKILL
+    assert "To go on, run the same command again" in ended.out
+    (project.folder / "go").touch()
+    assert project.pytest("--experiment", "x").code == 0
+    assert project.values("x") == {"eval_parses": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("function", ["async def", "def"], ids=["async", "sync"])
+def test_in_a_running_loop_a_sample_that_does_not_end_is_left_behind_and_the_program_goes_on(
+    project: Project, function: str
+) -> None:
+    project.write(
+        "eval_stays.py", does_not_end("blocks and swallows").replace("async def eval", f"{function} eval")
+    )
+    project.write(
+        "script.py",
+        AT_ONCE
+        + """
+    import asyncio
+    from pathlib import Path
+    import evalve
+    from eval_stays import eval_stays
+
+    async def cells():
+        try:
+            evalve.run(eval_stays, experiment="x", max_concurrency=1)
+        except evalve.Interrupted as error:
+            print(error)
+        Path("go").touch()
+        print(evalve.run(eval_stays, experiment="x").done)
+
+    asyncio.run(cells())
+    """,
+    )
+    with project.started("script.py") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 0
+    assert ended.out == (
+        "a sample does not end, and its thread was left behind; what was done is saved:"
+        " run it again with experiment='x' to go on\n4\n"
+    )
+    assert "Traceback" not in ended.err
+    assert project.values("x") == {"eval_stays": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("catches", "code"),
+    [("ZeroDivisionError", 130), ("evalve.Interrupted", 0)],
+    ids=["it ends for that", "it goes on"],
+)
+def test_a_program_ends_although_a_thread_does_not_that_a_sample_waited_for(
+    project: Project, catches: str, code: int
+) -> None:
+    project.write("eval_stays.py", does_not_end("waits for a thread"))
+    project.write(
+        "script.py",
+        AT_ONCE
+        + f"""
+    import threading, time
+    import evalve, evalve.runner.leaving as left
+    from eval_stays import eval_stays
+
+    left.PATIENCE_S = 0.1
+    try:
+        evalve.run(eval_stays, experiment="x")
+    except {catches}:
+        threading.Thread(target=lambda: time.sleep(0.5) or print("its own threads end"), daemon=False).start()
+    """,
+    )
+    with project.started("script.py") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == code
+    assert ended.out == ("its own threads end\n" if code == 0 else "")
+    assert "threads that samples left behind do not end" in ended.err
+
+
 @pytest.mark.parametrize("how", ["swallows", "waits for one that swallows", "waits for a thread"])
 def test_a_deadline_ends_a_sample_whatever_it_does(project: Project, how: str) -> None:
-    project.write("conftest.py", AT_ONCE + "    import evalve.plugin.session as s; s._PATIENCE_S = 0.5\n")
+    project.write(
+        "conftest.py", AT_ONCE + "    import evalve.runner.leaving as left; left.PATIENCE_S = 0.5\n"
+    )
     project.write("eval_stays.py", does_not_end(how))
 
     ended = project.pytest("--experiment", "x", "--timeout", "0.2")

@@ -180,6 +180,25 @@ def test_a_budget_stops_the_run_before_it_is_exceeded(project: Project, provider
     assert 1 <= provider.stats.requests < 8
 
 
+def test_what_the_budget_does_not_allow_was_not_run_and_has_not_failed(
+    project: Project, provider: Simulator
+) -> None:
+    project.write("eval_sums.py", EVALUATION)
+    said = (*MODEL, "--experiment", "x")
+
+    ended = project.pytest("eval_sums.py", *said, "--budget-usd", "0.0006", **at(provider, project.folder))
+    recorded = project.records("x")
+    again = project.pytest("eval_sums.py", *said, **at(provider, project.folder))
+
+    assert ended.code == 2
+    assert any("the budget of 0.0006 USD is used up" in line for line in ended.summary)
+    assert "failed" not in "\n".join(ended.summary)
+    assert 1 <= len(recorded) < 8
+    assert [record["failure"] for record in recorded] == [None] * len(recorded)
+    assert again.code == 0
+    assert provider.stats.requests == 8
+
+
 def test_a_budget_is_for_all_evaluations_of_a_run_together(project: Project, provider: Simulator) -> None:
     project.write(
         "eval_sums.py", EVALUATION + EVALUATION.replace("What is", "And what is").replace("_sums", "_more")
@@ -241,6 +260,41 @@ def test_workers_share_one_keys_limit_and_nobody_is_refused(project: Project) ->
 
     assert ended.outcomes == {"passed": 2}
     assert refused == 0
+
+
+LOCKED_CACHE = """
+    import os, pathlib, sqlite3
+    import pytest
+    from evalve.gate.cache import file
+
+    file._WRITE_WITHIN_S = 0.1
+    locking = []
+
+    @pytest.fixture
+    def locked():
+        cache = pathlib.Path(os.environ["EVALVE_CACHE_DIR"], "responses.db")
+        locking.append(sqlite3.connect(cache, isolation_level=None))
+        locking[0].execute("BEGIN IMMEDIATE")
+"""
+
+
+def test_what_a_locked_cache_keeps_a_worker_from_writing_is_there_for_the_next_run(
+    project: Project, provider: Simulator
+) -> None:
+    """Who waits at the very end of a worker is killed by xdist after ten seconds."""
+    project.write("eval_sums.py", EVALUATION)
+    project.pytest("eval_sums.py", "--model", "anthropic/claude-haiku-4-5", **at(provider, project.folder))
+    project.write("conftest.py", LOCKED_CACHE)
+    project.write("eval_sums.py", EVALUATION.replace("async def eval_sums(", "async def eval_sums(locked, "))
+
+    ended = project.pytest("eval_sums.py", *MODEL, "-n", "1", **at(provider, project.folder))
+    (project.folder / "conftest.py").unlink()
+    project.write("eval_sums.py", EVALUATION)
+    again = project.pytest("eval_sums.py", *MODEL, "--fresh", **at(provider, project.folder))
+
+    assert (ended.outcomes, again.outcomes) == ({"passed": 1}, {"passed": 1}), ended.all + again.all
+    assert "answers that could not be written lie in a file beside it" in ended.all
+    assert provider.stats.requests == 16
 
 
 def test_the_key_is_in_no_record_cache_or_output(project: Project, provider: Simulator) -> None:
@@ -435,7 +489,7 @@ def test_calls_that_pass_ungated_are_counted_and_told_of(project: Project, provi
 
         @evalve.foreach("n", range(3))
         def eval_raw(n):
-            url = os.environ["ANTHROPIC_BASE_URL"] + "/completion"
+            url = os.environ["ANTHROPIC_BASE_URL"] + "/invocations"
             return CLIENT.post(url, json={"prompt": str(n)}).status_code == 404
         """,
     )
@@ -445,7 +499,7 @@ def test_calls_that_pass_ungated_are_counted_and_told_of(project: Project, provi
     host = provider.url.removeprefix("http://")
     assert ended.code == 0
     assert any(line.strip() == "3 calls passed ungated" for line in ended.summary)
-    assert sum(f"calls to {host}/completion pass without limits" in line for line in ended.summary) == 1
+    assert sum(f"calls to {host}/invocations pass without limits" in line for line in ended.summary) == 1
 
 
 FIXTURE_THAT_ASKS = """
@@ -489,7 +543,7 @@ def test_a_fixtures_call_before_a_run_counts_towards_the_budget_of_the_pytest_ru
     )
 
     assert ended.code == 1
-    assert "the budget of 1e-07 USD is used up" in ended.all
+    assert "the budget of 1e-07 USD is too small" in ended.all
     assert provider.stats.requests == 0
 
 

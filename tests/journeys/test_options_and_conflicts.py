@@ -266,6 +266,23 @@ def test_fewer_samples_than_rows_are_told_as_such(project: Project) -> None:
     assert "; asked for: the first 3 rows\n" in project.evalve("show", "three").out
 
 
+def test_an_iterator_that_ends_before_the_samples_asked_for_is_told_as_whole(project: Project) -> None:
+    project.write(
+        "eval_two.py",
+        """
+        from evalve import foreach
+
+        @foreach("n", iter([1, 2]))
+        def eval_two(n):
+            return True
+        """,
+    )
+
+    told = project.pytest("--samples", "5", "--experiment", "all").summary[0]
+
+    assert told.startswith("eval_two  2/2 done, ")
+
+
 @pytest.mark.parametrize(
     "arguments", [["--concurrent"], ["--concurrent", "eval_ten.py"], ["--concurrent", "3"]]
 )

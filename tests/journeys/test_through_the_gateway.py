@@ -185,6 +185,37 @@ def test_what_passes_the_gate_by_itself_is_not_counted_twice(project: Project, p
     assert len({scope["host"] for scope in limits["scopes"]}) <= 1  # none is the gateway's own
 
 
+def test_calls_that_go_past_it_are_told_and_counted(project: Project, provider: Simulator) -> None:
+    project.write(
+        "eval_past.py",
+        f"""
+        import json
+        import urllib.request
+
+        import evalve
+        import openai
+
+        BODY = {{"model": "gpt-x", "messages": [{{"role": "user", "content": "hello"}}]}}
+        HEADERS = {{"authorization": "Bearer {REAL_KEY}", "content-type": "application/json"}}
+
+        @evalve.foreach("number", range(2))
+        def eval_past(number):
+            client = openai.OpenAI(base_url="{provider.url}/v1")
+            said = client.chat.completions.create(**BODY).choices[0].message.content
+            url = "{provider.url}/v1/chat/completions"
+            request = urllib.request.Request(url, json.dumps(BODY).encode(), HEADERS)
+            return said == json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+        """,
+    )
+
+    ended = project.pytest("eval_past.py", "--gateway", **at(provider, project.folder))
+
+    assert ended.outcomes == {"passed": 1}, ended.all
+    assert "4 calls passed ungated" in ended.out
+    assert ended.all.count("do not go over the gateway") == 1
+    assert calls_of(project) == [0, 0]
+
+
 @pytest.mark.parametrize("engine", ["auto", "processes"])
 def test_a_program_that_a_sample_starts_calls_with_a_token_alone(
     project: Project, provider: Simulator, engine: str

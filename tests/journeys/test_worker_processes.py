@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 
 import psutil
@@ -420,6 +421,36 @@ def test_models_are_asked_in_workers_and_the_calls_are_recorded_and_paid_for_onc
     assert (first.outcomes, second.outcomes, third.outcomes) == ({"passed": 1}, {"passed": 1}, {"passed": 1})
     assert calls_of(project, "first") == [(2, 0), (2, 0), (2, 0)]
     assert calls_of(project, "second") == [(0, 2), (0, 2), (0, 2)]
+
+
+def test_answers_of_workers_outlive_a_cache_that_another_program_keeps_locked(project: Project) -> None:
+    project.write(
+        "eval_sums.py",
+        """
+        import evalve
+
+        @evalve.foreach("question", ["one", "two", "three", "four"])
+        def eval_sums(question, model):
+            return bool(model.generate_sync(question, max_tokens=20).text)
+        """,
+    )
+    with Simulator(Behaviour()).start_in_thread() as provider:
+        environment = {
+            "ANTHROPIC_BASE_URL": provider.url,
+            "ANTHROPIC_API_KEY": "sk-test-4711",
+            "EVALVE_STATE_DIR": str(project.folder / "state"),
+            "EVALVE_CACHE_DIR": str(project.folder / "cache"),
+        }
+        arguments = ["--model", "anthropic/claude-sonnet-5", "--engine", "processes", "--workers", "2"]
+        project.pytest(*arguments, "--experiment", "first", "--samples", "1", **environment)
+        with closing(sqlite3.connect(project.folder / "cache/responses.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            locked = project.pytest(*arguments, "--experiment", "second", **environment)
+        project.pytest(*arguments, "--experiment", "third", **environment)
+
+        assert provider.stats.requests == 4
+    assert "the response cache cannot be used (database is locked)" in locked.all
+    assert calls_of(project, "third") == [(0, 1)] * 4
 
 
 def calls_of(project: Project, experiment: str) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import pytest
 from evalve.concurrency import Adaptive, Batch, Sequential, SlidingWindow
 from evalve.contracts import SAMPLE, Store, Strategy, Task
 from evalve.engines.loop import LoopEngine
-from evalve.errors import CrossingError, DatasetError, ExperimentChanged, ModelError, StrategyError
+from evalve.errors import CrossingError, DatasetError, ExperimentChanged, Locked, ModelError, StrategyError
 from evalve.options import Threshold, Tolerance
 from evalve.records import Result, Score
 from evalve.runner.evaluation import Outcome, run_evaluation
@@ -1022,6 +1022,31 @@ def test_a_store_that_cannot_write_ends_the_run(
         run(runnable(right, rows(*"abcdefgh"), strategy=strategy), failing)
 
     assert len(records(store)) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        pytest.param(OSError("the disk is full"), ["a", "b", "c"], id="full"),
+        pytest.param(Locked("another run has taken the experiment"), ["a"], id="taken"),
+    ],
+)
+def test_what_is_under_way_when_a_record_cannot_be_written_ends_unless_another_run_does_the_same(
+    store: Store, error: Exception, ended: list[str]
+) -> None:
+    full: Any = FailingStore(store, after=0, error=error)
+    seconds = {"a": 1, "b": 60, "c": 61}
+    seen: list[str] = []
+
+    async def eval_x(id: str) -> bool:
+        await asyncio.sleep(seconds[id])
+        seen.append(id)
+        return True
+
+    with pytest.raises(type(error), match=str(error)):
+        run(runnable(eval_x, rows("a", "b", "c"), strategy=SlidingWindow(3)), full)
+
+    assert seen == ended
 
 
 def test_a_dataset_that_breaks_midway_ends_the_run_and_keeps_what_is_done(store: Store) -> None:

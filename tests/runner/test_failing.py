@@ -41,6 +41,15 @@ def caught(raises: Callable[[], Any]) -> BaseException:
     raise AssertionError("it raised nothing")
 
 
+class UnknownSdkError(Exception):
+    """As the clients of Together, Fireworks and Cerebras raise it: with the HTTP that it is about."""
+
+    def __init__(self, **carried: Any) -> None:
+        super().__init__("the call failed")
+        for name, value in carried.items():
+            setattr(self, name, value)
+
+
 def chained(error: BaseException, cause: BaseException) -> BaseException:
     """The error, raised `from` the cause."""
     error.__cause__ = cause
@@ -132,6 +141,11 @@ OF_SDKS: list[tuple[BaseException, FailureClass]] = [
     (openai.OpenAIError("the api_key must be set"), "code"),
     (openai.LengthFinishReasonError(completion=openai.types.chat.ChatCompletion.model_construct()), "answer"),
     (openai.ContentFilterFinishReasonError(), "answer"),
+    (UnknownSdkError(response=httpx.Response(500, request=REQUEST)), "provider"),
+    (UnknownSdkError(response=httpx2.Response(429, request=REQUEST2)), "provider"),
+    (UnknownSdkError(response=httpx.Response(400, request=REQUEST)), "code"),
+    (UnknownSdkError(request=REQUEST), "provider"),
+    (UnknownSdkError(), "code"),
 ]
 
 OF_CLIENTS: list[tuple[BaseException, FailureClass]] = [
@@ -184,7 +198,6 @@ BUILT_IN: list[tuple[BaseException, FailureClass]] = [
     (SystemExit(3), "code"),
     (asyncio.CancelledError(), "code"),
     (caught(lambda: pytest.fail("not good")), "code"),
-    (caught(lambda: pytest.xfail("known")), "code"),
 ]
 
 UNREADABLE: list[BaseException] = [
@@ -295,6 +308,7 @@ def test_an_error_that_cannot_be_shown_has_a_class() -> None:
     [
         caught(lambda: pytest.skip("no gpu")),
         caught(lambda: pytest.importorskip("no_such_module_anywhere")),
+        caught(lambda: pytest.xfail("known")),
         unittest.SkipTest("no gpu"),
         BaseExceptionGroup("g", [caught(lambda: pytest.skip("no gpu"))]),
     ],

@@ -148,6 +148,12 @@ async def skips_b_in_a_task(id: str) -> bool:
         return await group.create_task(skips_b_async(id))
 
 
+def expects_b_to_fail(id: str) -> bool:
+    if id == "b":
+        pytest.xfail("b does not apply")
+    return True
+
+
 def skips_b_as_unittest(id: str) -> bool:
     if id == "b":
         raise unittest.SkipTest("b does not apply")
@@ -162,8 +168,9 @@ def skips_b_as_unittest(id: str) -> bool:
         (skips_b_async, None),
         (skips_b_in_a_task, None),
         (skips_b_as_unittest, None),
+        (expects_b_to_fail, None),
     ],
-    ids=["inline", "threads", "async", "task group", "unittest"],
+    ids=["inline", "threads", "async", "task group", "unittest", "xfail"],
 )
 def test_a_skip_is_recorded_with_its_reason_and_is_neither_done_nor_failed(
     function: Callable[..., Any], strategy: Any, store: Store

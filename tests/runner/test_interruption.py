@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from evalve.runner.interruption import forwarding_interrupts, interruptible, obeying
+from evalve.runner.interruption import _Guard, _Presses, forwarding_interrupts, interruptible, obeying
 from evalve.runner.turns import Turns
+from evalve.runner.watchdog import Watchdog
 
 
 class RecordingTurns:
@@ -88,6 +89,38 @@ async def test_the_second_press_cancels() -> None:
         await asyncio.sleep(0)
 
     assert (recording.asked, len(said)) == (["stop", "cancel"], 1)
+
+
+class SlowWatchdog:
+    """Takes so long to hear that a run is ending that the run has ended by then."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.hears, self.rests = threading.Event(), threading.Event()
+
+    def note_alive(self) -> None:
+        self.hears.set()
+        self.rests.wait(0.1)
+        self.told.append("alive")
+
+    def note_rests(self) -> None:
+        self.told.append("rests")
+        self.rests.set()
+
+
+async def test_the_last_that_a_watchdog_hears_of_a_run_is_that_it_has_ended() -> None:
+    watchdog = SlowWatchdog()
+    presses = _Presses(None)
+    presses.watchdog = cast(Watchdog, watchdog)
+    guard = _Guard(asyncio.get_running_loop(), presses, lambda text: None, None, None)
+
+    with guard:
+        begins = threading.Thread(target=guard.begin)
+        begins.start()
+        watchdog.hears.wait()
+    begins.join()
+
+    assert watchdog.told == ["alive", "rests"]
 
 
 async def test_the_second_press_raises_where_a_sync_function_blocks_the_loop() -> None:

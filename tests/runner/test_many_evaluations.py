@@ -75,8 +75,8 @@ def test_records_are_committed_after_one_look_at_what_is_there(
 
     written = {kind: count for (thread, kind), count in statements.items() if thread == WRITER}
     assert written["BEGIN"] == written["SELECT"] == written["COMMIT"] <= 3, written
-    # the records of each transaction, and their counts; on a slow machine also how far the run is
-    assert 2 * written["COMMIT"] <= written["INSERT"] <= 3 * written["COMMIT"], written
+    # three records, in one transaction where the machine is slow, and their counts in each of them
+    assert written["INSERT"] == 3 + written["COMMIT"], written
 
 
 def test_an_evaluation_with_nothing_left_executes_12_statements_and_writes_nothing(

@@ -11,6 +11,7 @@ import pytest
 
 from evalve.concurrency import Sequential, SlidingWindow
 from evalve.contracts import SAMPLE, SampleContext, Store, Task, parked
+from evalve.errors import ModelError
 from evalve.runner import turns as turns_module
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
@@ -376,6 +377,24 @@ class TestAStop:
         run(runnable(evaluate, rows("a")), store)
 
         assert statuses(store) == []
+
+    @pytest.mark.parametrize("makes_of_it", ["error", "score"])
+    def test_for_which_a_call_was_not_made_leaves_no_record_whatever_the_sample_makes_of_it(
+        self, store: Store, makes_of_it: str
+    ) -> None:
+        async def evaluate(id: str) -> bool:
+            if id == "b":
+                sample().stop_run("the budget is used up", drops_sample=True)
+                if makes_of_it == "error":
+                    raise ModelError("the budget is used up")
+                return False
+            await asyncio.sleep(1)
+            return True
+
+        outcome = run(runnable(evaluate, rows(*"abcd"), strategy=SlidingWindow(3), retries=3), store)
+
+        assert (outcome.interrupted, outcome.stop_reason) == (True, "the budget is used up")
+        assert statuses(store) == [("a", "done"), ("c", "done")]
 
     @pytest.mark.parametrize("together", ["gather", "task group"])
     def test_lets_a_call_in_flight_end_before_the_waits_beside_it(self, store: Store, together: str) -> None:

@@ -237,6 +237,28 @@ def test_an_error_of_the_run_ends_all_bodies_and_is_raised(store: Store, strateg
         _run(store, wait_ten_seconds_once, names="abcdef", strategy=strategy, meanwhile=fail)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_run_that_ends_with_an_error_lets_what_runs_end_first(store: Store, strategy: Strategy) -> None:
+    noted: list[tuple[str, float]] = []
+
+    async def drive(bodies: Bodies, body: Body) -> Ending:
+        await asyncio.sleep(60.0)
+        bodies.note("ended")
+        noted[:] = bodies.events
+        return "done"
+
+    def end(bodies: Bodies) -> None:
+        def end_with_an_error() -> None:
+            bodies.turns.end_with(OSError("the disk is full"))
+
+        bodies.later(1.5, end_with_an_error)
+
+    with pytest.raises(OSError, match="the disk is full"):
+        _run(store, drive, names="abcdef", strategy=strategy, meanwhile=end)
+
+    assert set(noted) == {("ended", 60.0)}
+
+
 def test_of_several_errors_the_first_is_raised(store: Store) -> None:
     def fail_twice(bodies: Bodies) -> None:
         def fail() -> None:

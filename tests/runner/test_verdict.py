@@ -146,11 +146,19 @@ def test_a_value_that_is_reached_but_for_rounding_passes() -> None:
     assert _problems(metrics=metrics, fail_under=(Threshold("accuracy", 0.95),)) == []
 
 
-def test_a_value_just_below_is_told_with_enough_digits() -> None:
-    metrics = [MetricValue("match", "accuracy", 0.949997)]
+@pytest.mark.parametrize(
+    ("value", "bound", "told"),
+    [
+        (0.949997, 0.95, "0.949997, below the required 0.95"),
+        (2 / 3, 0.66666667, "0.666666667, below the required 0.66666667"),
+        (0.9, 0.90000001, "0.9, below the required 0.90000001"),
+    ],
+)
+def test_a_value_just_below_is_told_with_enough_digits(value: float, bound: float, told: str) -> None:
+    metrics = [MetricValue("match", "accuracy", value)]
 
-    assert _problems(metrics=metrics, fail_under=(Threshold("accuracy", 0.95),)) == [
-        "match.accuracy is 0.949997, below the required 0.95"
+    assert _problems(metrics=metrics, fail_under=(Threshold("accuracy", bound),)) == [
+        f"match.accuracy is {told}"
     ]
 
 
@@ -260,5 +268,5 @@ def test_many_tolerated_failures_leave_too_few_samples() -> None:
     tolerant = Tolerance(share=0.99)
 
     assert _problems(done=1, failed=99, metrics=metrics, allow_failures=tolerant, min_samples=50) == [
-        "insufficient: match.accuracy is of 1 samples, and 50 are required"
+        "insufficient: match.accuracy is of 1 sample, and 50 are required"
     ]

@@ -83,11 +83,11 @@ async def test_a_path_with_letters_of_any_language_is_found(tmp_path: Path) -> N
 
 async def test_many_that_each_take_a_moment_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener()
-    moved_on, looked = threading.Semaphore(0), threading.Semaphore(0)
+    moved_on, looked, over = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
     current_task = asyncio.current_task
 
     def look(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Task[Any] | None:
-        assert moved_on.acquire(timeout=60)
+        assert over.is_set() or moved_on.acquire(timeout=60)
         task = current_task(loop)
         looked.release()
         return task
@@ -96,11 +96,12 @@ async def test_many_that_each_take_a_moment_do_not_block(monkeypatch: pytest.Mon
         moved_on.release()
         assert looked.acquire(timeout=60)  # the turn lasts for as many looks as there are samples
 
-    with monkeypatch.context() as patched, watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
-        patched.setattr(asyncio, "current_task", look)
+    monkeypatch.setattr(asyncio, "current_task", look)  # before anybody looks, or a sample is seen twice
+    with watching_for_blocking(evaluate, "eval_x", tell=listener.tell):
         tasks = [asyncio.ensure_future(evaluate()) for _ in range(20)]
         await asyncio.wait(tasks)
-        moved_on.release(1_000_000)  # whoever looks after the last one
+        over.set()
+        moved_on.release()  # whoever looks already after the last one
 
     assert listener.said == []
 

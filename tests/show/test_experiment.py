@@ -56,7 +56,7 @@ def test_scores_stand_with_their_intervals_and_failures_beside_them(store: Store
         "",
         "  evaluator    metric    value [95% interval]  n",
         "  ───────────  ────────  ────────────────────  ─",
-        "  exact_match  accuracy  0.875 [0.53, 0.98]    8",
+        "  exact_match  accuracy  0.875 [0.53, 0.99]    8",
         "  2 of 10 samples failed: not counted above; 0.70 if all wrong … 0.90 if all right",
         "",
         "sample  status  exact_match    time  tries  prompt or row",
@@ -211,6 +211,32 @@ def test_failed_are_the_samples_that_were_scored_and_are_wrong(store: Store) -> 
         "s0      False        –     0.50 s  2 + 2?                      5",
         's2      –            0     0.50 s  {"question": "question 2"}',
     ]
+
+
+def toxic(sample_id: str, value: bool) -> dict[str, Any]:
+    scores = [{"name": "toxic", "value": value, "metrics": ["accuracy:lower"]}]
+    return done(sample_id, also={"scores": scores})
+
+
+def test_where_less_is_better_a_true_score_is_the_wrong_one(store: Store) -> None:
+    seconds = [{"name": "seconds", "value": 0, "metrics": ["mean:lower"]}]
+    record(store, "first", toxic("s0", True), toxic("s1", False), done("s2", also={"scores": seconds}))
+
+    lines = shown(store, "first", Choice("failed"))
+
+    assert [line.split()[:2] for line in lines[-3:]] == [
+        ["sample", "toxic"],
+        ["──────", "─────"],
+        ["s0", "True"],
+    ]
+
+
+def test_where_less_is_better_failures_that_were_wrong_make_it_more(store: Store) -> None:
+    record(store, "first", toxic("s0", True), toxic("s1", False), toxic("s2", False), failed("s3"))
+
+    lines = shown(store, "first")
+
+    assert "  1 of 4 samples failed: not counted above; 0.50 if all wrong … 0.25 if all right" in lines
 
 
 def test_full_shows_every_text_whole_and_every_try(store: Store) -> None:

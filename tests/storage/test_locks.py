@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import cast
 import pytest
 
 from evalve.contracts import EvaluationSpec, RecordDraft
-from evalve.errors import Locked
+from evalve.errors import Locked, StorageError
 from evalve.processes import here
 from evalve.processes import started as process_started
 from evalve.storage import SqliteStore, open_store
@@ -289,3 +291,32 @@ def test_a_lock_that_cannot_be_deleted_is_left_behind_without_an_error(tmp_path:
 
     lock.release()
     store.close()
+
+
+class FullDatabase(MemoryDatabase):
+    """Takes nothing while it is full."""
+
+    is_full = False
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        if self.is_full:
+            raise StorageError("the disk is full")
+        with super().writing() as connection:
+            yield connection
+
+
+def test_a_lock_that_could_not_be_deleted_does_not_hold_up_its_own_process() -> None:
+    database = FullDatabase()
+    locks = Locks(database, heartbeat=False)
+    lock = locks.take("exp", "a notebook")
+    database.is_full = True
+    lock.release()
+    database.is_full = False
+
+    again = locks.take("exp", "a notebook")
+    again.release()
+
+    with database.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM locks").fetchone() == (0,)
+    database.close()

@@ -58,7 +58,7 @@ def refuse_if_overspent(context: SampleContext) -> None:
     """Before an agent whose calls nobody here asks for: earlier ones may have used up the budget."""
     reason = "" if context.account is None else context.account.overspent()
     if reason:
-        context.stop_run(reason)
+        context.stop_run(reason, drops_sample=True)
         raise AgentError(reason, failure_class="provider")
 
 

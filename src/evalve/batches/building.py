@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalve.errors import OptionError
-from evalve.experiments.configuration import read_configuration
+from evalve.experiments.file.configuration import read_configuration
 from evalve.gate.background import SHARED
 from evalve.gate.batches.anthropic import AnthropicBatches
 from evalve.gate.batches.collecting import Collector

@@ -11,7 +11,7 @@ from pathlib import Path
 from evalve import gating
 from evalve.contracts import EvaluationInfo, Runnable, Store
 from evalve.errors import EvalveError
-from evalve.experiments.configuration import read_configuration
+from evalve.experiments.file.configuration import read_configuration
 from evalve.gate.batches.choosing import Prospect, choose
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.doors.naming import target_of
@@ -28,8 +28,6 @@ def settled(
 ) -> Runnable:
     """The evaluation with `auto` decided; the reason is told."""
     asked = evaluation.options
-    if asked.batch != "auto":
-        return evaluation
     if not evaluation.is_async:
         return _decided(evaluation, "off", "a sync function cannot wait for a batch", tell)
     if gating.cache_mode(asked, environ) != "on":

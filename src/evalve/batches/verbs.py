@@ -16,7 +16,7 @@ from evalve.errors import OptionError
 from evalve.gate.batches.store import BatchRow, BatchStore
 from evalve.gate.batches.words import batch_in_words
 from evalve.gate.limits.holders import in_words, is_alive
-from evalve.show.batches import BatchNow, batch_json, batch_lines, batches_json, batches_lines, instant
+from evalve.show.calls.batches import BatchNow, batch_json, batch_lines, batches_json, batches_lines, instant
 
 OK, FAILED = 0, 1
 _NONE = ["no batch is under way"]

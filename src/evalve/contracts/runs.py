@@ -59,6 +59,13 @@ class CallsView(Protocol):
     def spent(self) -> str:
         """What calls came to so far, in words."""
 
+    def note_spending(self, note: Callable[[float], None]) -> None:
+        """Have it told, before each call goes, what the calls so far may have cost: where later runs of the
+        experiment have the same budget."""
+
+    def may_have_cost_usd(self) -> float | None:
+        """The most that all calls so far can have cost; `None` where no later run has the same budget."""
+
     def quiet(self) -> str:
         """No sample of the run works now, and none can begin: all wait for a batch.
 

@@ -140,7 +140,7 @@ class Surroundings(Protocol):
     def held(self, awaitable: Awaitable[T], reason: str) -> Awaitable[T]: ...
     def call_begins(self) -> None: ...
     def call_ends(self) -> None: ...
-    def stop_run(self, reason: str) -> None: ...
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None: ...
     def when_committed(self, callback: Callable[[], None]) -> None: ...
     def when_recorded(self, callback: Callable[[], None]) -> None: ...
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]: ...
@@ -226,10 +226,14 @@ class SampleContext:
         surroundings = self.surroundings
         return awaitable if surroundings is None else surroundings.held(awaitable, reason)
 
-    def stop_run(self, reason: str) -> None:
-        """End the whole run, saved and resumable: no call can succeed any more."""
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None:
+        """End the whole run, saved and resumable: no call can succeed any more.
+
+        `drops_sample`: it lacks a call that was not made for that reason. So whatever it comes to is no
+        result, and it runs again when the run is resumed.
+        """
         if self.surroundings is not None:
-            self.surroundings.stop_run(reason)
+            self.surroundings.stop_run(reason, drops_sample=drops_sample)
 
     def telling_still(self, tell: Callable[[bool], None]) -> AbstractContextManager[None]:
         """In the block, `tell` is told whenever the sample begins to do nothing but wait, and goes on.

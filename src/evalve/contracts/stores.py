@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -185,7 +185,7 @@ class ScoreQuery:
 
     name: str
     wrong: bool = False
-    """Only false or 0."""
+    """Only false or 0; where less is better, only true."""
     equals: Any = None
     at_least: float | None = None
     at_most: float | None = None
@@ -298,6 +298,12 @@ class RunningStore(Protocol):
         """For other processes to read, until the run ends. It queues, as `add` does."""
 
     def in_flight(self, run: RunInfo) -> InFlight: ...
+    def noting_spending(self, run: RunInfo) -> Callable[[float], None]:
+        """What notes how much the run may have cost, for the case that the process dies. On any thread.
+
+        It is then in the report of the run, as `may_have_cost_usd`.
+        """
+
     async def deaths(self, evaluation_id: int) -> Mapping[tuple[str, int], int]:
         """How many processes have died while an attempt was under way, by sample and repeat."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -34,6 +35,7 @@ from evalve.engines.crossing import (
     Unread,
     WaitBegins,
     WaitEnds,
+    Warned,
     Withdraw,
     Work,
 )
@@ -42,8 +44,8 @@ from evalve.traces import NotKept, Trace
 
 READ_WITHIN_S = 1.0
 """How long what a dead worker has sent may take to be read, where somebody else holds its socket open."""
-CLOSE_WITHIN_S = 2.0
-"""How long a worker may take to end by itself: it keeps what its calls have taught it."""
+CLOSE_WITHIN_S = 5.0
+"""How long a worker may take to end by itself: it keeps its answers, and what its calls have taught it."""
 
 _ROOT = str(Path(__file__).parent.parent.parent)
 _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from evalve.worker_process import main; main({fd})"
@@ -94,6 +96,9 @@ class Child:
         await self._send(work)
         try:
             while (message := await self._next_message()) is not None:
+                if isinstance(message, Warned):
+                    logging.getLogger(message.logger).log(message.level, "%s", message.text)
+                    continue
                 if message.work != work.number:
                     continue  # of a thread that an earlier sample has left behind
                 if isinstance(message, Answer | CallEnds | Release):
@@ -241,7 +246,7 @@ class _Waits:
         elif isinstance(message, WaitEnds):
             _set(self._waits[message.wait][0])
         elif isinstance(message, StopRun):
-            self._context.stop_run(message.reason)
+            self._context.stop_run(message.reason, drops_sample=message.drops_sample)
         elif isinstance(message, CallBegins) and surroundings is not None:
             self._calls += 1
             surroundings.call_begins()

@@ -141,11 +141,20 @@ class Event(NamedTuple):
     event_json: str
 
 
+class Warned(NamedTuple):
+    """The worker's evalve warns of something, during a sample or between two."""
+
+    logger: str
+    level: int
+    text: str
+
+
 class StopRun(NamedTuple):
     """The sample has found out that no call can succeed any more."""
 
     work: int
     reason: str
+    drops_sample: bool
 
 
 class Reserve(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
+import logging
 import os
 import queue
 import signal
@@ -40,6 +41,7 @@ from evalve.engines.crossing import (
     StopRun,
     WaitBegins,
     WaitEnds,
+    Warned,
     Work,
     cannot_cross,
     loaded,
@@ -76,7 +78,20 @@ def serve(end: socket.socket, *, account_for: AccountFor, secrets: Sequence[str]
         channel.send(NotReady(_in_words(error, opening)))
         return
     channel.send(Ready())
+    logging.getLogger("evalve").addHandler(_Warnings(channel))
     worker.run()
+
+
+class _Warnings(logging.Handler):
+    """The parent says what evalve warns of here: of this process nobody may see the standard error."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(logging.WARNING)
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # the parent is gone
+            self._channel.send(Warned(record.name, record.levelno, record.getMessage()))
 
 
 class _Worker:
@@ -218,8 +233,8 @@ class WorkerSurroundings:
         for _ in range(times):
             self._channel.send(message)
 
-    def stop_run(self, reason: str) -> None:
-        self._channel.send(StopRun(self.work, reason))
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None:
+        self._channel.send(StopRun(self.work, reason, drops_sample))
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """When the sample has ended: of its record this process hears nothing."""

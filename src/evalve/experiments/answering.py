@@ -11,9 +11,9 @@ from typing import Any
 from evalve.contracts import SAMPLE
 from evalve.declare.templates import columns_of, filled
 from evalve.errors import AnswerError, DatasetError, DeclarationError, InfrastructureError
-from evalve.experiments.keyless import stops_without_key
-from evalve.experiments.scoring import Scorer
-from evalve.experiments.tools import OfferedTools
+from evalve.experiments.parts.keyless import stops_without_key
+from evalve.experiments.parts.scoring import Scorer
+from evalve.experiments.parts.tools import OfferedTools
 from evalve.records import AnswerOnly, Result
 from evalve.sandboxes.seeds import Seed
 

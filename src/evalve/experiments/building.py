@@ -14,8 +14,9 @@ from evalve.declare.datasets import Dataset
 from evalve.declare.rows import lacks
 from evalve.errors import AgentError, DatasetError, OptionError
 from evalve.experiments.answering import Ask, Task, asking_model
-from evalve.experiments.configuration import project_folder
-from evalve.experiments.conversations import (
+from evalve.experiments.declared import Declared
+from evalve.experiments.file.configuration import project_folder
+from evalve.experiments.parts.conversations import (
     COLUMN,
     ConversationRows,
     ConversationTask,
@@ -23,13 +24,12 @@ from evalve.experiments.conversations import (
     OpenAgent,
     always,
 )
-from evalve.experiments.declared import Declared
-from evalve.experiments.lanes import in_lanes
-from evalve.experiments.models import Asked, open_model
-from evalve.experiments.rows import SizedRows, Source
-from evalve.experiments.sandboxes import postgres_in
-from evalve.experiments.scoring import Scorer
-from evalve.experiments.scripts import check_scripts, sources_of
+from evalve.experiments.parts.lanes import in_lanes
+from evalve.experiments.parts.models import Asked, open_model
+from evalve.experiments.parts.rows import SizedRows, Source
+from evalve.experiments.parts.sandboxes import postgres_in
+from evalve.experiments.parts.scoring import Scorer
+from evalve.experiments.parts.scripts import check_scripts, sources_of
 from evalve.jsontext import to_json
 from evalve.options import Options
 from evalve.runner.retries import is_network_error
@@ -193,7 +193,7 @@ def _who(declared: Declared, asked: Asked, environ: Mapping[str, str]) -> Who:
         model, arguments = open_model(asked, environ)
         ask = asking_model(model, arguments, declared.entry.get("system"), declared.tools)
         return Who(_answering(declared, ask), {})
-    from evalve.experiments import agents  # with the supervisor, which models do without
+    from evalve.experiments.parts import agents  # with the supervisor, which models do without
 
     taken = {column for source in declared.sources for column in declared.columns(source)}
     database = postgres_in(declared.document) if "sandbox" in declared.entry.values else None
@@ -234,7 +234,7 @@ def _program(
     database: Lender | None,
 ) -> tuple[Any, dict[str, Lender]]:
     """An agent that can start, and what each attempt of it is lent."""
-    from evalve.experiments import agents  # with the supervisor, which models do without
+    from evalve.experiments.parts import agents  # with the supervisor, which models do without
 
     agent = agents.open_agent(asked, environ, folder=declared.folder)
     check_scripts(asked, declared.folder, declared.files)

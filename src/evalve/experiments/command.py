@@ -14,14 +14,14 @@ from evalve.checking import check_calls
 from evalve.contracts import LOST_WITHOUT_GATEWAY, EvaluationInfo
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.building import build
-from evalve.experiments.configuration import Configuration, project_folder
 from evalve.experiments.declared import Declared, check_gates_of, declared_named, runnable_names
-from evalve.experiments.models import missing_key
+from evalve.experiments.file.configuration import Configuration, project_folder
 from evalve.experiments.ordering import Order
 from evalve.experiments.outputs import OutputFolder
 from evalve.experiments.overriding import with_model_keys
+from evalve.experiments.parts.models import missing_key
 from evalve.experiments.running import INTERRUPTED, Ended, Planned, exit_code, run_all
-from evalve.experiments.spending import shared_budget
+from evalve.experiments.spending import shared_budget, spending_beside
 from evalve.experiments.typed import Said, parsed
 from evalve.options import Options, from_environment, suggestion
 from evalve.secrecy import Environment
@@ -79,6 +79,7 @@ def run_command(
     if said.options.budget_usd is not None:  # for all of them together
         together = shared_budget(said.options.budget_usd, planned)
         planned = [replace(one, budget=together) for one in planned]
+    notes += spending_beside(planned)
     folder = project_folder(Path.cwd())
     workers = {
         (one.runnable.spec.experiment, one.runnable.spec.name): _workers(one.runnable.options)

@@ -13,22 +13,22 @@ from evalve.conversations.scoring import SCORES
 from evalve.declare.rows import lacks
 from evalve.declare.templates import TemplateProblem, columns_of, filled
 from evalve.errors import DatasetError, OptionError
-from evalve.experiments.conversations import (
+from evalve.experiments.file.document import Document
+from evalve.experiments.file.keys import EXPERIMENT
+from evalve.experiments.file.resolving import Entry, entry_of, over
+from evalve.experiments.ordering import Order
+from evalve.experiments.parts.conversations import (
     MODE,
     DeclaredConversations,
     conversations_of,
     refuse_keys_of_conversations,
     with_ids,
 )
-from evalve.experiments.document import Document
-from evalve.experiments.keys import EXPERIMENT
-from evalve.experiments.lanes import check_lanes
-from evalve.experiments.models import Asked, asked_named
-from evalve.experiments.ordering import Order
-from evalve.experiments.resolving import Entry, entry_of, over
-from evalve.experiments.rows import Source, file_entry, is_file_name, source_of
-from evalve.experiments.scoring import Scorer, check_gates, scorers_of
-from evalve.experiments.tools import OfferedTools, tools_of
+from evalve.experiments.parts.lanes import check_lanes
+from evalve.experiments.parts.models import Asked, asked_named
+from evalve.experiments.parts.rows import Source, file_entry, is_file_name, source_of
+from evalve.experiments.parts.scoring import Scorer, check_gates, scorers_of
+from evalve.experiments.parts.tools import OfferedTools, tools_of
 from evalve.options import Threshold, from_mapping, suggestion
 
 _THROUGHPUT = frozenset(key.name for key in EXPERIMENT.keys if key.throughput) | {"datasets", "models"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalve.errors import OptionError
-from evalve.experiments.document import Document
-from evalve.experiments.resolving import Entry
+from evalve.experiments.file.document import Document
+from evalve.experiments.file.resolving import Entry
 from evalve.options import suggestion
 
 

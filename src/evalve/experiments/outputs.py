@@ -19,8 +19,8 @@ from evalve.clock import utc_text
 from evalve.contracts import Progress, Tally
 from evalve.errors import EvalveError, OptionError
 from evalve.experiments.running import Ended, Planned, exit_code
-from evalve.show.exporting import export_evaluations
-from evalve.show.logs import TimedLines, log_progress
+from evalve.show.exports.exporting import export_evaluations
+from evalve.show.live.logs import TimedLines, log_progress
 
 _LOG = logging.getLogger(__name__)
 

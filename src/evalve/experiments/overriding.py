@@ -8,10 +8,10 @@ from typing import Any
 
 from evalve.errors import OptionError
 from evalve.experiments.declared import Declared
-from evalve.experiments.document import parsed_text
-from evalve.experiments.keys import API_MODEL
-from evalve.experiments.models import Asked
-from evalve.experiments.resolving import over
+from evalve.experiments.file.document import parsed_text
+from evalve.experiments.file.keys import API_MODEL
+from evalve.experiments.file.resolving import over
+from evalve.experiments.parts.models import Asked
 
 
 def read_model_key(name: str, text: str) -> Any:

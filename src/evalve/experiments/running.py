@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +19,7 @@ from evalve.gate.budget import SharedBudget
 from evalve.runner.evaluation import Outcome
 from evalve.runner.interruption import forwarding_interrupts
 from evalve.runner.leaving import belongs_to_a_run
+from evalve.show.live.progress import OnceTold
 
 OK, FAILED, INTERRUPTED, USAGE, NOTHING = 0, 1, 2, 4, 5
 """As pytest has them."""
@@ -88,7 +88,7 @@ def run_all(
 
         def give_up() -> None:
             progress.note(f"{wiring.CANNOT_END}; what was done is saved: run it again to go on")
-            os._exit(INTERRUPTED)
+            wiring.end_process(INTERRUPTED)
 
         async def run_one(one: Planned) -> Ended:
             try:
@@ -161,21 +161,6 @@ class _Together:
         self._ended += ended
         if self._watcher is not None:
             await asyncio.to_thread(self._watcher.ended, ended)
-
-
-class OnceTold:
-    """Progress for several: what all of them say, as when Ctrl-C stops them, is shown once."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.started = progress.started
-        self.finished = progress.finished
-        self._note = progress.note
-        self._told: set[str] = set()
-
-    def note(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._note(text)
 
 
 SIDE_BY_SIDE = "evaluations, each by itself"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evalve.errors import OptionError
-from evalve.experiments.document import parsed_text
-from evalve.experiments.keys import EVALUATORS, EXPERIMENT, NAMES, OF_MODELS, PHASES, TEXT, Key
+from evalve.experiments.file.document import parsed_text
+from evalve.experiments.file.keys import EVALUATORS, EXPERIMENT, NAMES, OF_MODELS, PHASES, TEXT, Key
 from evalve.experiments.ordering import phases_in_text
 from evalve.experiments.overriding import read_model_key
 from evalve.options import OPTIONS, Option, Options, parse_text, parse_texts, suggestion

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from evalve.errors import EvalveError, OptionError
-from evalve.experiments.agents import check_agent
-from evalve.experiments.calls import call_problems
-from evalve.experiments.configuration import configuration_file
-from evalve.experiments.conversations import MODE, row_problems
 from evalve.experiments.declared import Declared, dataset_named, declared_named
-from evalve.experiments.document import Document, Place, read_document
-from evalve.experiments.models import asked_named, missing_key
-from evalve.experiments.problems import Problem, is_sound, own_problems
-from evalve.experiments.resolving import Entry, entry_of
-from evalve.experiments.rows import source_of
-from evalve.experiments.scripts import check_scripts
-from evalve.experiments.variables import not_set, variables_in
+from evalve.experiments.file.calls import call_problems
+from evalve.experiments.file.configuration import configuration_file
+from evalve.experiments.file.document import Document, Place, read_document
+from evalve.experiments.file.problems import Problem, is_sound, own_problems
+from evalve.experiments.file.resolving import Entry, entry_of
+from evalve.experiments.file.variables import not_set, variables_in
+from evalve.experiments.parts.agents import check_agent
+from evalve.experiments.parts.conversations import MODE, row_problems
+from evalve.experiments.parts.models import asked_named, missing_key
+from evalve.experiments.parts.rows import source_of
+from evalve.experiments.parts.scripts import check_scripts
 from evalve.secrecy import Environment
 
 _PLACED = re.compile(r"(?s)(.+?):(\d+): (.*)")

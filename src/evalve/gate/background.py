@@ -196,10 +196,11 @@ class _Work(Generic[T]):
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         _UNDER_WAY.discard(self)
-        if task.cancelled():
-            # asyncio's, not that of futures: who waits for it must not take it for an error of the call
-            self.outcome.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
+        # asyncio's, not that of futures: who waits for it must not take it for an error of the call
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if not self.outcome.set_running_or_notify_cancel():
+            return  # nobody waits for it any more, and asyncio need not tell of its error
+        if error is not None:
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(task.result())

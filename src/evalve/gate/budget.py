@@ -25,6 +25,8 @@ class Ahead:
     """Nobody can know what it costs, and no answer has shown it yet: nothing else goes beside it."""
     kind: str = ""
     """Of the calls whose price nobody can know, which."""
+    is_in_batch: bool = False
+    """Should the process die, who fetches its answer counts it."""
 
 
 NOTHING = Ahead()
@@ -94,6 +96,8 @@ class Budget:
         """Where somebody waits for a call to end."""
         self._earlier_usd = 0.0
         """Of what is spent, what earlier runs have."""
+        self._earlier_unstated_usd = 0.0
+        """Of that, what calls may have cost that did not say."""
 
     async def reserve(self, look_ahead: Callable[[], Ahead]) -> Ahead:
         while (changed := self._reserved(ahead := look_ahead())) is not None:
@@ -161,11 +165,10 @@ class Budget:
         if not ahead.is_bound:
             another = f"another call is expected to cost {ahead.usd:.4f} USD"
         earlier = f", {self._earlier_usd:.4f} USD of it by earlier runs" if self._earlier_usd else ""
+        unstated_usd = self._unstated_usd + self._earlier_unstated_usd
         unstated = ""
-        if self._unstated_usd > _ROUNDING_USD:
-            unstated = (
-                f", {self._unstated_usd:.4f} USD of it at most, for calls that did not say what they took"
-            )
+        if unstated_usd > _ROUNDING_USD:
+            unstated = f", {unstated_usd:.4f} USD of it at most, for calls that did not say what they took"
         unread = ""
         if self._standing_still:
             unread = (
@@ -175,6 +178,8 @@ class Budget:
         whole = f"the budget of {(limit_usd + before_usd) * self._shares:g} USD"
         if self._shares > 1:
             whole = f"one of {self._shares} shares of {whole}"
+        if spent_usd + before_usd <= _ROUNDING_USD and not unread:
+            return f"{whole} is too small: {another.replace('another call', 'a call', 1)}"
         spent = f"{spent_usd + before_usd:.4f} USD spent{earlier}{unstated}{unread}"
         return f"{whole} is used up ({spent}): {another}"
 
@@ -182,13 +187,64 @@ class Budget:
 class SharedBudget(Budget):
     """One for several runs beside each other: what each of them spends is taken from the same amount."""
 
-    def __init__(self, limit_usd: float, *, earlier_usd: float = 0.0) -> None:
-        """`earlier_usd` is what earlier runs have spent of it."""
+    def __init__(
+        self, limit_usd: float, *, earlier_usd: float = 0.0, earlier_unstated_usd: float = 0.0
+    ) -> None:
+        """`earlier_usd` is what earlier runs have spent of it, some of it perhaps: `earlier_unstated_usd`."""
         self._payers: list[Callable[[], float]] = [lambda: earlier_usd]
         super().__init__(lambda: sum(spent_usd() for spent_usd in self._payers), limit_usd)
         self._earlier_usd = earlier_usd
+        self._earlier_unstated_usd = earlier_unstated_usd
 
-    def joined_by(self, spent_usd: Callable[[], float]) -> SharedBudget:
+    def joined_by(self, spent_usd: Callable[[], float]) -> BudgetShare:
         with self._lock:
             self._payers.append(spent_usd)
-        return self
+        return BudgetShare(self, spent_usd)
+
+
+class BudgetShare:
+    """A shared budget as one of the runs has it, which notes what its own calls may have cost."""
+
+    def __init__(self, whole: SharedBudget, spent_usd: Callable[[], float]) -> None:
+        self.limit_usd = whole.limit_usd
+        self.note: Callable[[float], None] | None = None
+        """Told before each call goes, and when it is over."""
+        self._whole = whole
+        self._spent_usd = spent_usd
+        self._lock = threading.Lock()
+        self._set_aside_usd = 0.0
+        """For calls under way, and for those that did not say what they took."""
+
+    def may_have_cost_usd(self) -> float:
+        return self._spent_usd() + self._set_aside_usd
+
+    async def reserve(self, look_ahead: Callable[[], Ahead]) -> Ahead:
+        ahead = await self._whole.reserve(look_ahead)
+        self._set_aside(ahead)
+        return ahead
+
+    def reserve_now(self, ahead: Ahead) -> bool:
+        is_reserved = self._whole.reserve_now(ahead)
+        if is_reserved:
+            self._set_aside(ahead)
+        return is_reserved
+
+    def release(self, ahead: Ahead, *, is_unknown: bool = False) -> None:
+        self._whole.release(ahead, is_unknown=is_unknown)
+        self._set_aside(ahead, times=0 if is_unknown else -1)
+
+    def stand_still(self, ahead: Ahead) -> None:
+        self._whole.stand_still(ahead)
+
+    def go_on(self, ahead: Ahead) -> None:
+        self._whole.go_on(ahead)
+
+    def used_usd(self) -> float:
+        return self._whole.used_usd()
+
+    def _set_aside(self, ahead: Ahead, times: int = 1) -> None:
+        with self._lock:  # also while it is noted, or an older figure might come last
+            if not ahead.is_in_batch:
+                self._set_aside_usd += times * ahead.usd
+            if self.note is not None:
+                self.note(self.may_have_cost_usd())

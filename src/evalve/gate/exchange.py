@@ -103,12 +103,12 @@ class Gate:
         self._ungated = Ungated()
         self._told_of_long_waits: set[str] = set()
 
-    def passed_by(self, url: str) -> None:
-        """A call goes past that no dialect reads: count it, and tell of its host once."""
+    def passed_by(self, url: str, *, is_past_gateway: bool = False) -> None:
+        """A call goes past, mostly because no dialect reads it: count it, and tell of its host once."""
         sample = SAMPLE.get()
         account: Account | None = sample.account if sample is not None else None
         self.meter.ungated(account or self._account(), sample)
-        self._ungated.tell(url)
+        self._ungated.tell(url, is_past_gateway=is_past_gateway)
 
     def tell_of_long_wait(self, host: str, asked_s: float) -> None:
         """Once for each host."""
@@ -443,7 +443,7 @@ class Exchange:
                 self._ahead = await wait(budget.reserve(look_ahead), WAITS_FOR_BUDGET)
         except BudgetSpent as error:
             if self._sample is not None:
-                self._sample.stop_run(str(error))
+                self._sample.stop_run(str(error), drops_sample=True)
             raise Withheld(str(error)) from None
 
     def _look_ahead(self, price_share: float = 1.0) -> Ahead:
@@ -451,7 +451,9 @@ class Exchange:
         if self._account.budget.limit_usd is None:
             return NOTHING
         ahead = self._gate.spending.ahead(self._call, self._group, self._request.body)
-        return ahead if price_share == 1.0 else replace(ahead, usd=ahead.usd * price_share)
+        if price_share == 1.0:
+            return ahead
+        return replace(ahead, usd=ahead.usd * price_share, is_in_batch=True)
 
     async def _admit(self) -> None:
         limiter = self._gate.limiter

@@ -37,6 +37,8 @@ _FRAMING_OF_REQUEST = _OWN_REQUEST_HEADERS - {"accept-encoding"}
 _NOT_REACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 _MAY_NAME_INSTANT = re.compile(r"retry-after$|rate-?limit")
 _LONGEST_HEADER_BYTES = 64 * 1024
+_LAST_TURNS = 20
+"""How many turns a loop that ends takes for connections that are being closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,9 @@ class _Opened:
     def __init__(self) -> None:
         # Not `trust_env`: it costs two thread hops a request, ignores ALL_PROXY, and fails when ~/.netrc
         # knows the host of a request that has its own Authorization.
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_kept_alive_socket),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._new_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=_LONGEST_HEADER_BYTES,
             max_field_size=_LONGEST_HEADER_BYTES,
@@ -260,6 +263,23 @@ class _Opened:
             yield
         finally:
             await self.session.close()
+            await self._sockets_closed()
+
+    async def _sockets_closed(self) -> None:
+        """A TLS connection on which a call was cancelled waits for its peer's goodbye, and nobody for it."""
+        still_open = [made for made in self._sockets if made.fileno() != -1]
+        for made in still_open:
+            with contextlib.suppress(OSError):  # it was never connected
+                made.shutdown(socket.SHUT_RDWR)
+        for _ in range(_LAST_TURNS):
+            if all(made.fileno() == -1 for made in still_open):
+                return
+            await asyncio.sleep(0)
+
+    def _new_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = _kept_alive_socket(address)
+        self._sockets.add(made)
+        return made
 
 
 class _Sessions:

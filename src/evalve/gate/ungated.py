@@ -1,8 +1,9 @@
-"""Calls that no dialect reads: they pass as they are, and a person is told so, once for each host."""
+"""Calls that nobody limits, keeps and counts pass as they are, and a person is told, once for each host."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ _NO_CALLS = (
     "/count-tokens:rawPredict",
     "/tokenize",
     "/detokenize",
+    "/input_tokens",
     "/batches",
     "/files",
     "/cancel",
@@ -27,6 +29,14 @@ _NO_CALLS = (
     "/graphql",
 )
 """Ends of paths under which no model is asked."""
+_CALLS = re.compile(
+    r"/chat/completions$|/v1/(?:messages|responses|completions|embeddings)$|/v2/(?:chat|embed|rerank)$"
+    r"|/api/(?:chat|generate|embed)$|/model/[^/]+/(?:converse|invoke)[a-z-]*$"
+    r"|:(?:streamG|g)enerateContent$|:(?:embedContent|batchEmbedContents|rawPredict|streamRawPredict)$"
+)
+"""Ends of paths under which, whatever the host, models are asked."""
+_TAKE_FILES = ("/audio/transcriptions", "/audio/translations", "/images/edits", "/speech-to-text")
+"""Ends of paths under which a model is given a file, in a form."""
 _LOADS_A_MODEL = frozenset({"model", "keep_alive", "stream"})
 """All that Ollama is told with to get a model ready, or to let it go."""
 _LONGEST_SEGMENT = 20
@@ -43,6 +53,16 @@ def may_ask_a_model(request: Request) -> bool:
     return "jsonrpc" not in body and not body.keys() <= _LOADS_A_MODEL
 
 
+def asks_a_model(method: str, url: str) -> bool:
+    """Whether a request is one that the gate could read, as far as its address tells."""
+    return method.upper() == "POST" and _CALLS.search(address(url)[1]) is not None
+
+
+def gives_a_file_to_a_model(url: str) -> bool:
+    """Of a POST that is not JSON: most of these are uploads, which ask nobody."""
+    return address(url)[1].endswith(_TAKE_FILES)
+
+
 class Ungated:
     """Who has been told of. Any thread may tell."""
 
@@ -50,20 +70,28 @@ class Ungated:
         self._hosts: set[str] = set()
         self._changing = threading.Lock()
 
-    def tell(self, url: str) -> None:
+    def tell(self, url: str, *, is_past_gateway: bool = False) -> None:
         """One warning for a host, whatever else is called there."""
         host, _ = address(url)
         with self._changing:
             if host in self._hosts:
                 return
             self._hosts.add(host)
-        scheme = urlsplit(url).scheme
-        told = (
-            f"calls to {host}{_shown(urlsplit(url).path)} pass without limits, cache and metering, because"
-            " evalve does not know their format; if a model answers there, use its OpenAI-compatible"
-            f' address, or hold the calls back with evalve.limiter("openai-compatible/NAME@{scheme}://{host}");'
-            " if none does, give that code a client of its own"
-        )
+        scheme, path = urlsplit(url).scheme, _shown(urlsplit(url).path)
+        limiter = f'evalve.limiter("openai-compatible/NAME@{scheme}://{host}")'
+        if is_past_gateway:
+            told = (
+                f"calls to {host}{path} do not go over the gateway, because their client does not take its"
+                " address from the environment: they pass without cache and metering, and without limits;"
+                " give the client evalve's HTTP client (docs/sdks.md) or, if it takes none, hold the calls"
+                f" back with {limiter}"
+            )
+        else:
+            told = (
+                f"calls to {host}{path} pass without limits, cache and metering, because evalve does not"
+                " know their format; if a model answers there, use its OpenAI-compatible address, or hold"
+                f" the calls back with {limiter}; if none does, give that code a client of its own"
+            )
         _LOG.warning("%s", told)  # one kind for each host, where warnings are gathered by kind
 
 

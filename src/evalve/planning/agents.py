@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalve.experiments.configuration import Configuration
-from evalve.experiments.durations import AgentTime
-from evalve.experiments.models import Asked
-from evalve.experiments.planning import Outlook, outlook_lines, outlook_plain
+from evalve.experiments.file.configuration import Configuration
+from evalve.experiments.parts.models import Asked
 from evalve.gate.planning import Plan, plan
+from evalve.planning.durations import AgentTime
+from evalve.planning.experiments import Outlook, outlook_lines, outlook_plain
 from evalve.planning.providers import Provider, limits_known, with_batches, work_of
 from evalve.planning.subjects import (
     OpenStore,

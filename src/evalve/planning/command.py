@@ -12,14 +12,14 @@ from typing import Any
 from evalve import wiring
 from evalve.checking import check_calls
 from evalve.errors import NotFound, OptionError
-from evalve.experiments.configuration import Configuration
 from evalve.experiments.declared import declared_named, is_runnable, runnable_names
-from evalve.experiments.durations import order_lines, orders_of, orders_plain
+from evalve.experiments.file.configuration import Configuration
 from evalve.experiments.ordering import Order, phases_in_text
-from evalve.experiments.planning import outlooks
 from evalve.gate.planning import plan
 from evalve.options import Options, merged, suggestion
 from evalve.planning.agents import AgentPlan
+from evalve.planning.durations import order_lines, orders_of, orders_plain
+from evalve.planning.experiments import outlooks
 from evalve.planning.providers import Provider, limits_known, with_batches, work_of
 from evalve.planning.subjects import (
     OpenStore,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalve.errors import OptionError
-from evalve.experiments.configuration import Configuration
+from evalve.experiments.file.configuration import Configuration
 from evalve.gate.doors.naming import target_of
 from evalve.gate.doors.wires import wire_of
 from evalve.gate.limits.booking import ScopeState

@@ -13,10 +13,10 @@ from pathlib import Path
 from evalve import wiring
 from evalve.contracts import EvaluationInfo, Store
 from evalve.errors import NotFound, OptionError
-from evalve.experiments.planning import Outlook, Share
 from evalve.gate.batches.shapes import PRICE_SHARE
 from evalve.gate.past_calls import PastCalls, past_calls
 from evalve.options import Options
+from evalve.planning.experiments import Outlook, Share
 from evalve.plugin.collect import Collected, collect
 from evalve.show.finding import Labelled, evaluations_of, experiment_named
 

@@ -69,7 +69,7 @@ def gateway() -> Any:
 @pytest.fixture(scope="session")
 def postgres_sandbox(request: pytest.FixtureRequest) -> Any:
     """A PostgreSQL database of its own for each sample, as `sandboxes:` in evalve.yaml says."""
-    from evalve.experiments.sandboxes import postgres_of_project
+    from evalve.experiments.parts.sandboxes import postgres_of_project
 
     try:
         return postgres_of_project(Path(request.config.invocation_params.dir))

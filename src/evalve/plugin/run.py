@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalve.errors import OptionError
-from evalve.experiments.keys import flags_with_values
+from evalve.experiments.file.keys import flags_with_values
 from evalve.options import OPTIONS
 
 # pytest's own short options that take the next argument as their value

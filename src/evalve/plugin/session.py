@@ -8,7 +8,6 @@ import functools
 import logging
 import os
 import shlex
-import sys
 import tempfile
 import threading
 import uuid
@@ -22,12 +21,11 @@ from typing import Any
 import pytest
 
 from evalve import gating, wiring
-from evalve.batches.gathering import Quietly, gather_in_batches
 from evalve.checking import check_calls
 from evalve.contracts import Lock, Progress, Runnable, RunningStore, Store
 from evalve.declare.foreach import MARK, Evaluation
 from evalve.errors import EvalveError
-from evalve.experiments.configuration import project_folder
+from evalve.experiments.file.configuration import project_folder
 from evalve.gate.batches.asked import GATHERED
 from evalve.gate.budget import SharedBudget
 from evalve.options import Options
@@ -40,14 +38,20 @@ from evalve.plugin.workers import Controller, Workers
 from evalve.reading.claims import Claims
 from evalve.reading.readings import Readings
 from evalve.runner.evaluation import Outcome
+from evalve.runner.leaving import PATIENCE_S, end_without_threads
 from evalve.runner.terminating import EndsAll, taking_gentle
 from evalve.secrecy import Environment
 from evalve.show import figures
 from evalve.show.overview import skip_reasons
-from evalve.show.pytest_summary import Told, failure_text, properties, skip_text, summary_lines, warning_lines
-
-_PATIENCE_S = 5.0
-"""How long the process may take to end where samples may have left threads behind."""
+from evalve.show.pytest_summary import (
+    Told,
+    Warned,
+    failure_text,
+    properties,
+    skip_text,
+    summary_lines,
+    warning_lines,
+)
 
 
 class EvalveSession:
@@ -71,6 +75,7 @@ class EvalveSession:
         self._workers: Workers | None = None
         self._controller: Controller | None = None
         self._told_by_workers: list[dict[str, Any]] = []
+        self._warned_by_workers: list[Warned] = []
         self._to_start_over: dict[str, tuple[Store, str]] = {}
         """By node id: what its run forgets if no engine refuses it, and else nobody."""
         self._is_checked = False
@@ -186,6 +191,7 @@ class EvalveSession:
     def worker_ended(self, output: Mapping[str, Any]) -> None:
         """On the xdist controller: keep what the worker tells about evaluations that were interrupted."""
         self._told_by_workers.extend(output.get("evalve_interrupted", ()))
+        self._warned_by_workers.extend(output.get("evalve_warned", ()))
 
     def finish(self, exitstatus: int) -> None:
         """All items have ended, one way or another."""
@@ -197,6 +203,8 @@ class EvalveSession:
         if self._controller is None:
             return
         self._controller.have_ended()
+        gating.settle_cache()  # now, for what it warns of is told below
+        self._config.workeroutput["evalve_warned"] = self.heard.taken()  # type: ignore[attr-defined]
         stopped = self._interrupted()
         if exitstatus == pytest.ExitCode.INTERRUPTED and (stopped or self._controller.has_interrupted):
             # to xdist, a worker that says it was interrupted has crashed and is replaced
@@ -208,7 +216,9 @@ class EvalveSession:
     def close(self) -> None:
         if any(one["interrupted"] or "timeout" in one["failures"] for one in self.told.values()):
             # a thread that a sample left behind would keep the process, however long its function takes
-            threading.Thread(target=self._end_anyway, name="evalve-end", daemon=True).start()
+            threading.Thread(
+                target=lambda: end_without_threads(self._exitstatus), name="evalve-end", daemon=True
+            ).start()
         if self._runner is not None:
             self._runner.close()
         self._scope.close()
@@ -267,6 +277,8 @@ class EvalveSession:
             and self._settings.options_for(evaluation).batch == "on"
         ]
         if len(batched) > 1 and not self._refused:
+            from evalve.batches.gathering import Quietly, gather_in_batches
+
             tell = self.showing(self._settings.options_for_any()).note
             self._gathers = Quietly(tell)
             try:
@@ -301,7 +313,7 @@ class EvalveSession:
         if task is None or task.done() or task.get_loop().is_closed() or task.get_loop().is_running():
             return
         task.cancel()
-        task.get_loop().run_until_complete(asyncio.wait({task}, timeout=_PATIENCE_S))
+        task.get_loop().run_until_complete(asyncio.wait({task}, timeout=PATIENCE_S))
 
     def run_on_loop(
         self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
@@ -451,7 +463,7 @@ class EvalveSession:
             storage=wiring.storage_to_name(self._settings, evaluation),
             rows_changed=outcome.run.report["rows_changed"],
             skip_reasons=skip_reasons(store, outcome.info),
-            asked_for=figures.first_rows(options.samples, evaluation.dataset.known_size()),
+            asked_for=figures.first_rows(outcome.info.first_rows, evaluation.dataset.known_size()),
         )
         self.told[label] = told.to_plain()
         return told, outcome
@@ -482,16 +494,7 @@ class EvalveSession:
             for lock in self._locks.values():
                 lock.release()
             self._config.get_terminal_writer().flush()
-        os._exit(int(pytest.ExitCode.INTERRUPTED))
-
-    def _end_anyway(self) -> None:
-        threading.Event().wait(_PATIENCE_S)
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            os.write(
-                2, b"evalve: threads that samples left behind do not end: the process ends without them\n"
-            )
-        os._exit(self._exitstatus)
+        wiring.end_process(int(pytest.ExitCode.INTERRUPTED))
 
     def showing(self, options: Options) -> Progress:
         """Progress on a copy of the terminal's descriptor, made while pytest does not capture it."""
@@ -519,7 +522,7 @@ class EvalveSession:
 
         `is_ours` says whether evaluations have items here, which an interrupt concerns.
         """
-        warnings = list(warning_lines([*warned, *self.heard.taken()]))
+        warnings = list(warning_lines([*warned, *self._warned_by_workers, *self.heard.taken()]))
         stopped = [*self._interrupted(), *self._told_by_workers]
         interrupted = interrupted and (is_ours or bool(stopped))
         if not told and not interrupted and not warnings:

@@ -19,7 +19,6 @@ from evalve.concurrency import Sharing
 from evalve.contracts import EvaluationInfo, Progress, Runnable, Store
 from evalve.declare.foreach import as_called
 from evalve.errors import EvalveError, NotFound
-from evalve.experiments.running import OnceTold
 from evalve.gate.budget import SharedBudget
 from evalve.reading.claims import Claim, Claims
 from evalve.reading.marks import Reading, reading_of
@@ -36,6 +35,7 @@ from evalve.reading.wanted import (
 from evalve.records import Record
 from evalve.runner.evaluation import Outcome
 from evalve.runner.interruption import forwarding_interrupts
+from evalve.show.live.progress import OnceTold
 from evalve.show.pytest_summary import Told
 
 if TYPE_CHECKING:

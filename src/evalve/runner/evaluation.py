@@ -40,7 +40,7 @@ from evalve.contracts import (
     Tally,
     all_roles,
 )
-from evalve.errors import DatasetError, ExperimentChanged
+from evalve.errors import DatasetError, ExperimentChanged, Locked
 from evalve.jsontext import digest
 from evalve.runner import usage
 from evalve.runner.asking import made_of
@@ -130,10 +130,12 @@ async def run_evaluation(
                 evaluation.lenders, journey.max_concurrency, partial(_note, tally, progress)
             ):
                 await store.begin_run(journey.run, total=journey.plan.total)
+                if calls is not None:
+                    calls.note_spending(store.noting_spending(journey.run))
                 progress.started(tally)
                 try:
                     with telling_progress(store, journey.run, tally):
-                        await journey.travel(progress, partial(_saved, journey, store, give_up))
+                        await journey.travel(progress, partial(_saved, journey, store, progress, give_up))
                 except BaseException:
                     await store.end_run(journey.ended("broken"), total=journey.plan.total, metrics=None)
                     raise
@@ -254,7 +256,7 @@ class _Journey:
         )
         tell_quiet = (lambda: "") if calls is None else calls.quiet
         self.turns = Turns(self.plan, self.samples.run, tally, owed=self._commits.owed, tell_quiet=tell_quiet)
-        self._commits.on_commit, self._commits.on_error = self.turns.recheck, self.turns.fail
+        self._commits.on_commit, self._commits.on_error = self.turns.recheck, self._cannot_record
         if in_lanes is not None:
             self.plan.on_replay = self._replay
 
@@ -293,6 +295,14 @@ class _Journey:
                     await together.leave_the_rest()
         if self._calls is not None:
             self._utilisation = await self._calls.utilisation()
+
+    def _cannot_record(self, error: BaseException) -> None:
+        """What is under way ends, because its calls are paid for: their answers are kept, and by then there
+        may be room for its record. Where another run has taken the experiment, that one pays for the same."""
+        if isinstance(error, Locked):
+            self.turns.fail(error)
+        elif self.turns.end_with(error) and self.tally.in_flight:
+            self.samples.tell(f"nothing more is started, and what is under way ends: {error}")
 
     def _replay(self) -> None:
         for draft in outdated_drafts(self.plan.outdated, self.run):
@@ -337,9 +347,15 @@ class _Journey:
             "decisions": list(getattr(self.strategy, "history", ()))[self._decisions_before :],
             "notes": list(tally.notes),
             "calls": self._calls_made(),
+            **self._may_have_cost(),
             "utilisation": self._utilisation,
             **({} if tally.agent_totals is None else {"agents": asdict(tally.agent_totals)}),
         }
+
+    def _may_have_cost(self) -> dict[str, float]:
+        """Beside what calls came to: with those that were not answered, or did not say what they took."""
+        usd = None if self._calls is None else self._calls.may_have_cost_usd()
+        return {"may_have_cost_usd": usd} if usd else {}
 
     def _calls_made(self) -> dict[str, float]:
         """What the calls of this run came to; empty where no model was called."""
@@ -424,12 +440,13 @@ async def _opened(open_rows: Callable[[], Rows]) -> AsyncIterator[Rows]:
         await asyncio.shield(closing_rows)
 
 
-def _saved(journey: _Journey, store: Store, give_up: Callable[[], None] | None) -> None:
+def _saved(journey: _Journey, store: Store, progress: Progress, give_up: Callable[[], None] | None) -> None:
     """Save what there is, in a thread beside a loop that stands still, and give up."""
     if give_up is not None:
         with suppress(Exception):  # what is committed is safe, whatever becomes of the run's own line
             journey.in_flight.close()
             asyncio.run(store.end_run(journey.ended("interrupted"), total=journey.plan.total, metrics=None))
+        progress.finished(journey.tally)
         give_up()
 
 

@@ -83,8 +83,8 @@ _UNREADABLE = frozenset(
         "yaml.YAMLError",
     }
 )
-_SKIPS = frozenset({("builtins", "Skipped"), ("unittest.case", "SkipTest")})
-"""Modules and names; pytest says of its outcomes that they were built in."""
+_SKIPS = frozenset({("builtins", "Skipped"), ("_pytest.outcomes", "XFailed"), ("unittest.case", "SkipTest")})
+"""Modules and names; pytest says of some of its outcomes that they were built in."""
 _MOST_TELLING_FIRST: tuple[FailureClass, ...] = (
     # what broke farthest from the person's code explains the rest; a mistake in it comes again next time
     "infrastructure",
@@ -97,7 +97,10 @@ _MOST_TELLING_FIRST: tuple[FailureClass, ...] = (
 
 
 def is_skip(error: BaseException) -> bool:
-    """`pytest.skip(…)` or `unittest.SkipTest`: the sample does not apply, and is neither right nor wrong."""
+    """`pytest.skip(…)` or `unittest.SkipTest`: the sample does not apply, and is neither right nor wrong.
+
+    So it is with `pytest.xfail(…)`: the sample is known to fail, and ends before there is anything to score.
+    """
     return all(
         any((c.__module__, c.__name__) in _SKIPS for c in type(one).__mro__) for one in _members(error)
     )
@@ -142,7 +145,14 @@ def _with_what_was_handled(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_provider(error: BaseException) -> bool:
-    return any(kind.__module__.partition(".")[0] in _OF_PROVIDERS for kind in type(error).__mro__)
+    """By the package that raised it or, of an SDK that we do not know, by the HTTP that its error carries."""
+    own = vars(error)  # a property may raise
+    carried = (own.get("response"), own.get("request"))
+    return any(
+        kind.__module__.partition(".")[0] in _OF_PROVIDERS
+        for one in (error, *carried)
+        for kind in type(one).__mro__
+    )
 
 
 def _members(error: BaseException) -> Iterator[BaseException]:

@@ -19,8 +19,9 @@ from types import FrameType
 from typing import Any
 
 from evalve.runner.terminating import GENTLE, die_of, taking_gentle
-from evalve.runner.turns import Turns, nothing
+from evalve.runner.turns import Turns
 from evalve.runner.unheard import overhearing
+from evalve.runner.watchdog import Watchdog
 
 OnPress = Callable[[int], None]
 
@@ -46,8 +47,8 @@ def interruptible(
     `blocked` says whether a sync function occupies the loop's thread; then only an exception raised
     from the signal handler reaches it. On a thread where no signals arrive, they are those that
     `forwarding_interrupts` catches for it, if anyone does. `give_up` saves what there is and ends the
-    process; it is called in another thread where the loop cannot be freed. `under_way` says what takes
-    long, in words, so that a person can decide whether to wait.
+    process, or the wait for it; it is called in another thread where the loop cannot be freed. `under_way`
+    says what takes long, in words, so that a person can decide whether to wait.
     """
     loop = asyncio.get_running_loop()
     on_main_thread = threading.current_thread() is threading.main_thread()
@@ -62,11 +63,10 @@ def interruptible(
             tell(f"{said}; {runs}" if runs else said)
             return
         guard.begin()
-        if not blocked() or threading.get_ident() != main_thread():
+        if not on_main_thread or not blocked() or threading.get_ident() != main_thread():
             loop.call_soon_threadsafe(turns.cancel)
             return
-        if on_main_thread:
-            turns.cancel()  # this is the loop's own thread, inside the function that it waits for
+        turns.cancel()  # this is the loop's own thread, inside the function that it waits for
         raise KeyboardInterrupt
 
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def interruptible(
             presses = stack.enter_context(_handling_together())
         presses = presses or _Presses(None)
         # on the loop's own thread, because the loop that would call it stands still
-        guard = _Guard(loop, presses, tell, give_up, turns.cancel if on_main_thread else nothing)
+        guard = _Guard(loop, presses, tell, give_up, turns.cancel if on_main_thread else None)
         stack.enter_context(guard)
         stack.enter_context(presses.heard_by(pressed))
         yield
@@ -124,6 +124,8 @@ class _Presses:
         self._pid = os.getpid()
         self.free_loop: Callable[[], None] | None = None
         """Set by a guard before it sends a signal: call it, and raise where the main thread stands."""
+        self.watchdog: Watchdog | None = None
+        """Who kills a process that no longer hears; not for one that is told of presses."""
         self.calls, self.last_call_s = 0, float("-inf")
         self._taken: set[int] = set()
         """Signals that were acted upon before the handler could run."""
@@ -198,8 +200,9 @@ class _Guard:
         presses: _Presses,
         tell: Callable[[str], None],
         give_up: Callable[[], None] | None,
-        free_loop: Callable[[], None],
+        free_loop: Callable[[], None] | None,
     ) -> None:
+        """`free_loop` is `None` where no exception can: the loop is on a thread that gets no signals."""
         self._free_loop = free_loop
         self._loop = loop
         self._presses = presses
@@ -207,28 +210,44 @@ class _Guard:
         self._give_up = give_up
         self._over = threading.Event()
         self._has_begun = False
+        self._telling = threading.RLock()
+        """Or what the watchdog hears last might be that a run is ending which has ended, and it would kill
+        whoever comes next. A handler may take it where the main thread has it."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        with self._telling:
+            if self._has_begun and self._presses.watchdog is not None:
+                self._presses.watchdog.note_rests()
 
     def begin(self) -> None:
         if not self._has_begun:
             self._has_begun = True
+            self._is_alive()
             threading.Thread(target=self._look_on, name="evalve-guard", daemon=True).start()
 
     def _look_on(self) -> None:
         while self._comes_round():
+            self._is_alive()
             if self._over.wait(_LOOK_EVERY_S):
                 return
         if self._over.is_set():
             return
-        self._tell("something blocks the event loop: it is ended by a KeyboardInterrupt")
-        self._presses.free_loop = self._free_loop
-        signal.pthread_kill(main_thread(), signal.SIGINT)
-        if not self._comes_round() and not self._over.is_set() and self._give_up is not None:
+        if self._free_loop is not None:
+            self._tell("something blocks the event loop: it is ended by a KeyboardInterrupt")
+            self._presses.free_loop = self._free_loop
+            signal.pthread_kill(main_thread(), signal.SIGINT)
+            if self._comes_round():
+                return
+        if not self._over.is_set() and self._give_up is not None:
             self._give_up()
+
+    def _is_alive(self) -> None:
+        with self._telling:
+            if self._presses.watchdog is not None and not self._over.is_set():
+                self._presses.watchdog.note_alive()
 
     def _comes_round(self) -> bool:
         """Whether the loop takes its turns; also true where it has ended."""
@@ -239,6 +258,7 @@ class _Guard:
             return True  # closed
         until_s = time.monotonic() + STUCK_AFTER_S
         while not beat.wait(_LOOK_EVERY_S):
+            self._is_alive()
             if self._over.is_set():
                 return True
             if time.monotonic() > until_s:
@@ -257,9 +277,11 @@ def main_thread() -> int:
 def _handling(presses: _Presses) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, presses)
     try:
-        with taking_gentle(presses.asked_to_end), _overhearing(presses):
+        with taking_gentle(presses.asked_to_end), _overhearing(presses, is_watched=True) as watchdog:
+            presses.watchdog = watchdog
             yield
     finally:
+        presses.watchdog = None
         signal.signal(signal.SIGINT, _late_press(before) if presses.happened else before)
 
 
@@ -299,8 +321,8 @@ def _handling_together() -> Iterator[_Presses]:
             together.end()
 
 
-def _overhearing(presses: _Presses) -> AbstractContextManager[None]:
-    return overhearing((signal.SIGINT, *GENTLE), presses, presses.take_unheard)
+def _overhearing(presses: _Presses, *, is_watched: bool = False) -> AbstractContextManager[Watchdog | None]:
+    return overhearing((signal.SIGINT, *GENTLE), presses, presses.take_unheard, is_watched=is_watched)
 
 
 def _late_press(before: Any) -> Callable[[int, FrameType | None], None]:

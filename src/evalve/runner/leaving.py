@@ -1,20 +1,26 @@
-"""Leaves behind what does not end although it was cancelled: a sample's coroutine, and tasks that it made."""
+"""Leaves behind what does not end although it was cancelled: a sample's coroutine, its tasks, its threads."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import signal
+import sys
+import threading
 from asyncio import tasks as asyncio_tasks
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary, WeakSet
 
 AFTER_DEADLINE_S = 10.0
 """How long a sample may clean up after its deadline has cancelled it."""
 AFTER_CANCEL_S = 5.0
 """The same where somebody waits at a terminal for the run to end."""
+PATIENCE_S = 5.0
+"""How long a process may take to end where samples may have left threads behind."""
 _LAST_CHANCE_S = 0.5
 _LOOK_AGAIN_S = 1.0
 
@@ -160,12 +166,18 @@ def runs_on_this_loop() -> Iterator[LoopRuns]:
             _ON_LOOPS.pop(loop, None)
 
 
+_LEFT: WeakSet[threading.Thread] = WeakSet()
+"""Threads of which nobody waits for what runs in them."""
+
+
 async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
     """Cancel the tasks that samples made and did not wait for; how many of them do not end.
 
     Nobody waits for those, nor for functions in the loop's threads, when the loop is closed.
     """
     loop = asyncio.get_running_loop()
+    if isinstance(executor := getattr(loop, "_default_executor", None), ThreadPoolExecutor):
+        _LEFT.update(executor._threads)
     loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
     others = asyncio.all_tasks(loop) - {*before, asyncio.current_task(loop)}
     rest = [task for task in others if task not in _OF_RUNS]
@@ -177,3 +189,38 @@ async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
     for task in pending:
         _keep_for_ever(task)
     return len(pending)
+
+
+# -- a program that ends although such threads do not
+
+
+def let_program_end() -> None:
+    """When the program ends, nobody waits for threads that were left behind; for others, as always."""
+    if any(thread.is_alive() for thread in _LEFT) and not _ENDS.is_set():
+        _ENDS.set()
+        ends = threading.Event()
+        threading._register_atexit(ends.set)  # type: ignore[attr-defined]  # atexit comes after that wait
+        threading.Thread(target=_end_without_left, args=(ends,), name="evalve-end", daemon=True).start()
+
+
+_ENDS = threading.Event()
+"""Whether somebody sees to it already."""
+
+
+def _end_without_left(ends: threading.Event) -> None:
+    ends.wait()
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread() and thread not in _LEFT:
+            thread.join()
+    raised = getattr(sys, "last_type", None)
+    code = 0 if raised is None else 128 + signal.SIGINT if issubclass(raised, KeyboardInterrupt) else 1
+    end_without_threads(code)
+
+
+def end_without_threads(code: int) -> NoReturn:
+    """A while later, unless the process has ended by itself. To be called in a daemon thread."""
+    threading.Event().wait(PATIENCE_S)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        os.write(2, b"evalve: threads that samples left behind do not end: the process ends without them\n")
+    os._exit(code)

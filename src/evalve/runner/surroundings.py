@@ -65,7 +65,7 @@ class AttemptSurroundings:
     stood_still_s = 0.0
     """For how long it did nothing but wait."""
     wait_ended = False
-    """Whether a stop has ended a wait of it: then what it comes to is no result."""
+    """Whether a stop has ended a wait of it, or kept a call from it: then what it comes to is no result."""
     callbacks: tuple[Callable[[], None], ...] = ()
     """What follows when its record is committed, or when it will have none."""
     callbacks_of_record: tuple[Callable[[], None], ...] = ()
@@ -138,9 +138,10 @@ class AttemptSurroundings:
             self._calling = _without(asyncio.current_task(), self._calling)
             self._stand_still_or_move_on()
 
-    def stop_run(self, reason: str) -> None:
+    def stop_run(self, reason: str, *, drops_sample: bool = False) -> None:
         """Any thread may ask for it: no further call can succeed."""
-        self._loop.call_soon_threadsafe(self._body.stop_run, reason)
+        self.wait_ended = self.wait_ended or drops_sample
+        self._on_loop(self._body.stop_run, reason)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         self.callbacks += (callback,)

@@ -164,6 +164,8 @@ class Turns:
         self._reading: asyncio.Task[None] | None = None
         self._broke_off: Exception | None = None
         """What ended the dataset before its end."""
+        self._ends_with: BaseException | None = None
+        """What `run` raises although whatever ran has ended by itself."""
 
     # -- what the runner calls
 
@@ -185,8 +187,8 @@ class Turns:
                     await self._hunger()
         finally:
             await self._close()
-        if self.error is not None:
-            raise self.error
+        if (error := self.error or self._ends_with) is not None:
+            raise error
         if self._broke_off is not None and not self.stopping:
             raise self._broke_off
 
@@ -231,6 +233,14 @@ class Turns:
         if self.error is None:
             self.error = error
         self.cancel()
+
+    def end_with(self, error: BaseException) -> bool:
+        """Stop, and raise this when what runs has ended: its calls are paid for. Whether it is the first."""
+        is_first = self._ends_with is None
+        if is_first:
+            self._ends_with = error
+            self.stop()
+        return is_first
 
     def recheck(self) -> None:
         """Something that was owed is done."""

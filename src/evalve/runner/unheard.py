@@ -2,6 +2,7 @@
 
 Some calls do not come back for a signal: a database driver that waits, a lock of a library. The signal
 itself writes a byte, which a thread reads; where no handler has run a while later, it acts in its place.
+Where not even that thread can run, the watchdog beside the process does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -16,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
+
+from evalve.runner.watchdog import Watchdog
 
 PATIENCE_S = 1.0
 """How long a handler may take to run."""
@@ -35,17 +39,25 @@ class Heard(Protocol):
 
 @contextmanager
 def overhearing(
-    numbers: Collection[int], heard: Heard, take: Callable[[signal.Signals], None]
-) -> Iterator[None]:
-    """In the block, `take` gets each signal that no handler took, in another thread. For the main thread."""
+    numbers: Collection[int],
+    heard: Heard,
+    take: Callable[[signal.Signals], None],
+    *,
+    is_watched: bool = False,
+) -> Iterator[Watchdog | None]:
+    """In the block, `take` gets each signal that no handler took, in another thread. For the main thread.
+
+    `is_watched`: each SIGINT is a Ctrl-C, and a second one kills a process that no longer hears any.
+    """
     if "trio" in sys.modules:  # it listens in the same way, and warns of everybody else
-        yield
+        yield None
         return
     ear = _Ear.idle_or_new()
+    watchdog = ear.be_watched() if is_watched else None
     before = signal.set_wakeup_fd(ear.writing, warn_on_full_buffer=False)
     ear.listener = _Listener(before, frozenset(numbers), heard, take)
     try:
-        yield
+        yield watchdog
     finally:
         _give_back(ear.writing, before)
         ear.leave()
@@ -62,15 +74,17 @@ def _give_back(ours: int, before: int) -> None:
 
 
 class _Ear:
-    """A pipe and the thread that reads it: one for runs that follow each other, until a signal comes."""
+    """A socket and the thread that reads it: one for runs that follow each other, until a signal comes."""
 
     def __init__(self) -> None:
-        self._reading, self.writing = os.pipe()
-        os.set_blocking(self.writing, False)
+        reading, writing = socket.socketpair()
+        writing.setblocking(False)
+        self._reading, self.writing = reading.detach(), writing.detach()
+        self._watchdog: Watchdog | None = None
         self.listener: _Listener | None = None
         self._pid = os.getpid()
         self._has_read = False
-        """Set before anything is taken out of the pipe, so that nothing is in neither."""
+        """Set before anything is taken out of the socket, so that nothing is in neither."""
         self._thread = threading.Thread(target=self._listen, name="evalve-unheard", daemon=True)
         self._thread.start()
 
@@ -85,6 +99,10 @@ class _Ear:
             else:
                 ear._end()
         return cls()
+
+    def be_watched(self) -> Watchdog:
+        self._watchdog = self._watchdog or Watchdog(self._reading)
+        return self._watchdog
 
     def leave(self) -> None:
         """It listens for the next run; where a signal came, what is left of it is nobody else's."""
@@ -108,6 +126,8 @@ class _Ear:
     def _close(self) -> None:
         os.close(self.writing)
         os.close(self._reading)
+        if self._watchdog is not None:
+            self._watchdog.close() if self._pid == os.getpid() else self._watchdog.forget()
 
     def _comes(self, within_s: float) -> bool:
         poll = select.poll()
@@ -121,6 +141,8 @@ class _Ear:
             if self._comes(_IDLE_S if due_s is None else max(0.0, due_s - time.monotonic())):
                 self._has_read = True
                 listener, came = self.listener, os.read(self._reading, 64)
+                if self._watchdog is not None and signal.SIGINT in came:
+                    self._watchdog.note_heard()
                 if listener is not None:
                     listener.hear(came.rstrip(bytes([_END])))
                 if _END in came:

@@ -70,7 +70,7 @@ def _missed(threshold: Threshold, value: MetricValue, bound: str | None) -> str 
     if not value.higher_is_better and not threshold.from_above:
         return (
             f"less of {name} is better, so that {threshold} says nothing: "
-            f"write {threshold.name}<={threshold.bound:g}"
+            f"write {threshold.name}<={threshold.bound:.12g}"
         )
     if not threshold.admits(value.value):
         return f"{name} is {_told_apart(value.value, threshold)}"
@@ -90,10 +90,11 @@ def _missed(threshold: Threshold, value: MetricValue, bound: str | None) -> str 
 
 
 def _told_apart(number: float, threshold: Threshold) -> str:
-    """`0.94996, below the required 0.95`: with as many digits as tell the two apart."""
-    digits = next((digits for digits in range(4, 17) if float(f"{number:.{digits}g}") != threshold.bound), 17)
+    """`0.94996, below the required 0.95`: with as many digits as put the two in their order."""
+    texts = [f"{number:.{digits}g}" for digits in range(4, 18)]
+    told = next((text for text in texts if not threshold.admits(float(text))), texts[-1])
     side = "above the allowed" if threshold.from_above else "below the required"
-    return f"{number:.{digits}g}, {side} {threshold.bound:g}"
+    return f"{told}, {side} {threshold.bound:.12g}"
 
 
 def _too_few(least: int | None, metrics: Sequence[MetricValue], gates: Sequence[Threshold]) -> Iterator[str]:
@@ -104,8 +105,13 @@ def _too_few(least: int | None, metrics: Sequence[MetricValue], gates: Sequence[
     firsts = list({value.evaluator: value for value in reversed(metrics)}.values())[::-1]
     values = gated or firsts
     if not values:
-        yield f"{INSUFFICIENT}nothing was scored, and {least} samples are required"
+        yield f"{INSUFFICIENT}nothing was scored, and {_samples(least)} required"
     for value in dict.fromkeys(values):
         if value.samples < least:
             name = f"{value.evaluator}.{value.metric}"
-            yield f"{INSUFFICIENT}{name} is of {value.samples} samples, and {least} are required"
+            of = "1 sample" if value.samples == 1 else f"{value.samples} samples"
+            yield f"{INSUFFICIENT}{name} is of {of}, and {least} are required"
+
+
+def _samples(least: int) -> str:
+    return "1 sample is" if least == 1 else f"{least} samples are"

@@ -14,7 +14,7 @@ from evalve.show import figures
 from evalve.show.breakdown.groups import Groups, groups_plain, groups_text
 from evalve.show.breakdown.misses import misses_text
 from evalve.show.breakdown.passes import passes_plain, passes_text
-from evalve.show.exporting import export_row
+from evalve.show.exports.exporting import export_row
 from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.overview import (
     Overview,

@@ -156,15 +156,19 @@ def speed_up(info: EvaluationInfo) -> float | None:
 
 
 def bounds(metric: MetricValue, info: EvaluationInfo) -> tuple[float, float] | None:
-    """The proportion if every failed sample had been wrong, and if every one had been right."""
+    """The proportion if every failed sample had been wrong, and if every one had been right.
+
+    Wrong is what lowers it; where less is better, what raises it.
+    """
     if metric.metric not in _PROPORTIONS or metric.value is None or not 0 <= metric.value <= 1:
         return None
     if not info.failed:
         return None
     # a failed sample weighs as much as one that was scored, however many scores that one has
     scored = min(metric.observations, info.done)
-    right = metric.value * scored
-    return right / (scored + info.failed), (right + info.failed) / (scored + info.failed)
+    true = metric.value * scored
+    low, high = true / (scored + info.failed), (true + info.failed) / (scored + info.failed)
+    return (low, high) if metric.higher_is_better else (high, low)
 
 
 def metric_text(metric: MetricValue) -> str:

@@ -12,7 +12,7 @@ from evalve.errors import OptionError
 from evalve.records import Record
 from evalve.show.breakdown.counting import Breakdown
 from evalve.show.experiment import overview_text
-from evalve.show.exporting import KEYS, export_row, flat_scores, score_columns
+from evalve.show.exports.exporting import KEYS, export_row, flat_scores, score_columns
 from evalve.show.figures import text_of
 from evalve.show.html import overview_html
 from evalve.show.overview import Overview, failure_kinds, repeats_of, skip_reasons, status_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from evalve import metrics
 from evalve.contracts import EvaluationInfo, Store
-from evalve.metrics import as_number
 from evalve.records import Failure, FailureClass, Record, Score, Status
 from evalve.show import figures
 from evalve.show.overview import skip_reason
@@ -58,8 +58,8 @@ def chosen(store: Store, info: EvaluationInfo, choice: Choice) -> Iterator[Recor
 
 
 def is_wrong(record: Record) -> bool:
-    """Scored, and one of the scores is false or zero. A sample that broke is not wrong: it is unscored."""
-    return record.ok and any(as_number(score.value) == 0 for score in record.scores)
+    """Scored, and one of the scores says so. A sample that broke is not wrong: it is unscored."""
+    return record.ok and any(metrics.is_wrong(score.value, score.metrics) for score in record.scores)
 
 
 def samples_text(

@@ -17,6 +17,7 @@ from evalve.storage import schema
 from evalve.storage.artefacts import Artefacts, FolderFiles, MemoryFiles
 from evalve.storage.explanations import BUSY_TIMEOUT_S, explained, sqlite_code
 from evalve.storage.in_flight import Flights
+from evalve.storage.spending import SpendingNotes
 
 _CACHE_KIB = 4096  # per connection; 8192 took 9 MB more over 200,000 records, for the same CPU time
 _CHECKPOINT_PAGES = 4000
@@ -34,6 +35,7 @@ class Database(Protocol):
     artefacts: Artefacts
     """The files that belong to its records."""
     flights: Flights | None
+    spending: SpendingNotes | None
     """`None` where they would die with the process."""
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
@@ -53,6 +55,7 @@ class MemoryDatabase:
     url = "memory://"
     place = "memory://"
     flights: Flights | None = None
+    spending: SpendingNotes | None = None
 
     def __init__(self) -> None:
         self.artefacts = Artefacts(MemoryFiles(), self.place)
@@ -92,7 +95,9 @@ class FileDatabase:
         self.place = str(path)
         # named after the file, because another one in the same directory has its own
         self.artefacts = Artefacts(FolderFiles(path.with_name(f"{path.name}-artefacts")), self.place)
-        self.flights: Flights | None = Flights(path.with_name(f"{path.name}-in-flight"))
+        beside = path.with_name(f"{path.name}-in-flight")
+        self.flights: Flights | None = Flights(beside)
+        self.spending: SpendingNotes | None = SpendingNotes(beside)
         self._path = path
         self._sync = sync
         self._create = create

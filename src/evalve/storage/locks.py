@@ -55,6 +55,8 @@ class Locks:
         self._clock = clock
         self._heartbeat = heartbeat
         self._held: dict[str, ExperimentLock] = {}
+        self._left_behind: set[str] = set()
+        """Tokens of locks that were released, and whose rows could not be deleted."""
         self.lost: Locked | None = None
         """Where another run has taken a lock of ours: what would be added now belongs to two runs."""
 
@@ -116,7 +118,12 @@ class Locks:
             f"SELECT {_COLUMNS} FROM locks WHERE experiment = ? ORDER BY acquired_at", (experiment,)
         )
         here, now_s = processes.here(), self._clock.utc_now().timestamp()
-        return [holder for row in rows if is_alive(holder := Holder(*row), here=here, now_s=now_s)]
+        return [
+            holder
+            for row in rows
+            if is_alive(holder := Holder(*row), here=here, now_s=now_s)
+            and holder.token not in self._left_behind
+        ]
 
     def beat(self, token: str) -> bool:
         """Say that the holder lives; False where the lock is no longer its own."""
@@ -138,11 +145,15 @@ class Locks:
 
     def drop(self, token: str) -> None:
         self._held.pop(token, None)
+        self._left_behind.add(token)
+        released = [*self._left_behind]
         try:
             with self._database.writing() as connection:
-                connection.execute("DELETE FROM locks WHERE token = ?", (token,))
-        except StorageError as error:  # a full disk: a row whose process has ended holds nobody up
+                connection.executemany("DELETE FROM locks WHERE token = ?", [(one,) for one in released])
+        except StorageError as error:  # a full disk: this process knows, and others when it has ended
             _LOG.debug("a lock is left behind: %s", error)
+        else:
+            self._left_behind.difference_update(released)
 
     def release_all(self) -> None:
         for lock in [*self._held.values()]:

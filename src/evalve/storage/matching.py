@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from evalve import metrics
 from evalve.contracts import RecordQuery, ScoreQuery
 from evalve.jsontext import from_json, to_json
 
@@ -54,11 +55,12 @@ def _failure_class(candidate: Candidate) -> str | None:
 
 
 def _has_score(scores: list[dict[str, Any]], query: ScoreQuery) -> bool:
-    return any(score["name"] == query.name and _is_asked_for(score["value"], query) for score in scores)
+    return any(score["name"] == query.name and _is_asked_for(score, query) for score in scores)
 
 
-def _is_asked_for(value: Any, query: ScoreQuery) -> bool:
-    if query.wrong and not (isinstance(value, int | float) and value == 0):
+def _is_asked_for(score: dict[str, Any], query: ScoreQuery) -> bool:
+    value = score["value"]
+    if query.wrong and not metrics.is_wrong(value, score.get("metrics", ())):
         return False
     if query.equals is not None and value != query.equals:
         return False

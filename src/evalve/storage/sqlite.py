@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -136,6 +137,10 @@ class SqliteStore:
         flights = self._database.flights
         return NoFlights() if flights is None else flights.open(run.evaluation_id, run.id)
 
+    def noting_spending(self, run: RunInfo) -> Callable[[float], None]:
+        notes = self._database.spending
+        return _nowhere if notes is None else notes.noting(run.id)
+
     async def deaths(self, evaluation_id: int) -> Mapping[tuple[str, int], int]:
         flights = self._database.flights
         return {} if flights is None else flights.deaths(evaluation_id)
@@ -204,6 +209,7 @@ class SqliteStore:
             )
             count_if_given_up(connection, run.evaluation_id)
             connection.execute("DELETE FROM progress WHERE run_id = ?", (run.id,))
+        self._forget_spending([run.id])  # its report has it from now on
 
     async def scored(self, evaluation_id: int) -> AsyncIterator[list[Observation]]:
         """The observations, some at a time."""
@@ -216,10 +222,12 @@ class SqliteStore:
         self._writer.flush()
         with self._database.writing() as connection:
             evaluation_id = _evaluation_id(connection, experiment, key)
+            runs = [] if evaluation_id is None else _run_ids(connection, evaluation_id)
             unused = [] if evaluation_id is None else _empty(connection, evaluation_id)
             others_run = bool(unused) and self._locks.others_run(connection)
         if evaluation_id is not None and self._database.flights is not None:
             self._database.flights.forget(evaluation_id)
+        self._forget_spending(runs)
         if not others_run:  # an attempt of theirs may just have left one of these again
             self._database.artefacts.remove(unused)
 
@@ -242,7 +250,18 @@ class SqliteStore:
     def runs(self, evaluation_id: int) -> list[RunInfo]:
         """Oldest first."""
         with self._database.reading() as connection:
-            return read_runs(connection, evaluation_id)
+            runs = read_runs(connection, evaluation_id)
+        return [run if run.ended_at is not None else self._with_spending(run) for run in runs]
+
+    def _with_spending(self, run: RunInfo) -> RunInfo:
+        """One that was killed, or goes on, has no report."""
+        notes = self._database.spending
+        usd = None if notes is None else notes.noted_usd(run.id)
+        return run if usd is None else replace(run, report={**run.report, "may_have_cost_usd": usd})
+
+    def _forget_spending(self, run_ids: Sequence[str]) -> None:
+        if self._database.spending is not None:
+            self._database.spending.forget(run_ids)
 
     def records(self, evaluation: EvaluationInfo, *, status: Status | None = None) -> Iterator[Record]:
         """In dataset order, a few in memory at a time."""
@@ -349,15 +368,18 @@ class SqliteStore:
             (experiment_id,) = connection.execute(
                 "SELECT id FROM experiments WHERE name = ?", (experiment,)
             ).fetchone()
+            runs = list[str]()
             for (evaluation_id,) in connection.execute(
                 "SELECT id FROM evaluations WHERE experiment_id = ?", (experiment_id,)
             ).fetchall():
+                runs += _run_ids(connection, evaluation_id)
                 _empty(connection, evaluation_id)
             connection.execute("DELETE FROM evaluations WHERE experiment_id = ?", (experiment_id,))
             connection.execute("DELETE FROM experiments WHERE id = ?", (experiment_id,))
             connection.execute("DELETE FROM locks WHERE experiment = ?", (experiment,))
             used = {used for (used,) in connection.execute("SELECT DISTINCT hash FROM artefacts")}
             others_run = self._locks.others_run(connection)
+        self._forget_spending(runs)
         if not others_run:  # they may have left files whose records are on their way; the next time, then
             self._database.artefacts.remove(set(self._database.artefacts.all_hashes()) - used)
 
@@ -382,6 +404,15 @@ def _evaluation_id(connection: sqlite3.Connection, experiment: str, key: str) ->
         (experiment, key),
     ).fetchone()
     return None if row is None else int(row[0])
+
+
+def _nowhere(usd: float) -> None:
+    """Of a store that dies with its process."""
+
+
+def _run_ids(connection: sqlite3.Connection, evaluation_id: int) -> list[str]:
+    rows = connection.execute("SELECT id FROM runs WHERE evaluation_id = ?", (evaluation_id,))
+    return [run_id for (run_id,) in rows]
 
 
 def _empty(connection: sqlite3.Connection, evaluation_id: int) -> list[str]:

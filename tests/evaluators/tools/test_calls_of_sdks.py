@@ -28,30 +28,30 @@ def provider() -> Iterator[Simulator]:
 
 
 def of_anthropic(url: str) -> Any:
-    client = anthropic.Anthropic(base_url=url, api_key="any")
     tools: Any = [{"name": "weather", "input_schema": SCHEMA}]
-    return client.messages.create(model="claude-haiku-4-5", max_tokens=100, messages=ASK, tools=tools)
+    with anthropic.Anthropic(base_url=url, api_key="any") as client:
+        return client.messages.create(model="claude-haiku-4-5", max_tokens=100, messages=ASK, tools=tools)
 
 
 def of_anthropic_streamed(url: str) -> Any:
-    client = anthropic.Anthropic(base_url=url, api_key="any")
     tools: Any = [{"name": "weather", "input_schema": SCHEMA}]
-    with client.messages.stream(
-        model="claude-haiku-4-5", max_tokens=100, messages=ASK, tools=tools
-    ) as stream:
+    with (
+        anthropic.Anthropic(base_url=url, api_key="any") as client,
+        client.messages.stream(model="claude-haiku-4-5", max_tokens=100, messages=ASK, tools=tools) as stream,
+    ):
         return stream.get_final_message()
 
 
 def of_openai_chat(url: str) -> Any:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any")
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
-    return client.chat.completions.create(model="gpt-5-mini", messages=ASK, tools=tools)
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client:
+        return client.chat.completions.create(model="gpt-5-mini", messages=ASK, tools=tools)
 
 
 def of_openai_responses(url: str) -> Any:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any")
     tools: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
-    return client.responses.create(model="gpt-5-mini", input="Weather?", tools=tools)
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client:
+        return client.responses.create(model="gpt-5-mini", input="Weather?", tools=tools)
 
 
 @pytest.mark.parametrize("ask", [of_anthropic, of_anthropic_streamed, of_openai_chat, of_openai_responses])
@@ -65,20 +65,24 @@ def test_a_response_of_an_sdk_is_read_as_it_is_and_as_its_json(provider: Simulat
 
 
 def test_the_events_of_a_stream_are_put_together(provider: Simulator) -> None:
-    claude = anthropic.Anthropic(base_url=provider.url, api_key="any").messages.create(
-        model="claude-haiku-4-5",
-        max_tokens=100,
-        messages=ASK,
-        tools=[{"name": "weather", "input_schema": SCHEMA}],
-        stream=True,
-    )
-    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="any").chat.completions.create(
-        model="gpt-5-mini",
-        messages=ASK,
-        tools=[{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}],
-        stream=True,
-    )
-    for events in (list(claude), list(gpt)):
+    with anthropic.Anthropic(base_url=provider.url, api_key="any") as client:
+        claude = client.messages.create(
+            model="claude-haiku-4-5",
+            max_tokens=100,
+            messages=ASK,
+            tools=[{"name": "weather", "input_schema": SCHEMA}],
+            stream=True,
+        )
+        of_claude: list[Any] = list(claude)
+    with openai.OpenAI(base_url=f"{provider.url}/v1", api_key="any") as other:
+        gpt = other.chat.completions.create(
+            model="gpt-5-mini",
+            messages=ASK,
+            tools=[{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}],
+            stream=True,
+        )
+        of_gpt: list[Any] = list(gpt)
+    for events in (of_claude, of_gpt):
         plain = [event.model_dump() for event in events]
         assert [(call.name, call.arguments) for call in tool_calls(events)] == [
             ("weather", {"city": "Bern"}),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalve import gating
+from evalve.gate.background import SHARED
 from evalve.simulator import Batches, Behaviour, Simulator
 
 Started = Callable[..., Simulator]
@@ -35,6 +36,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starte
         return simulator
 
     yield started
+    SHARED.stop()  # what still looks after a batch there would lose its connection to the garbage collector
     for house in gating._HOUSES.values():
         house.close()
     for serving in opened:

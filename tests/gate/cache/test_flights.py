@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from evalve.gate.cache.entries import Entry
 from evalve.gate.cache.flights import Flights
 from evalve.gate.cache.leases import Holder, Leases, is_dead
 from evalve.gate.cache.store import CacheStore
@@ -309,6 +310,48 @@ async def test_after_the_clock_was_set_back_nobody_waits_for_the_hour_to_come_ag
 
     assert await flights_of_a_process(store, clock).board(KEY, nothing) is None
     assert sum(clock.slept) < 1
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=2), timedelta(hours=-2)], ids=["ahead", "back"])
+async def test_a_call_that_was_in_flight_when_the_date_was_set_is_waited_for(
+    store: CacheStore, step: timedelta
+) -> None:
+    clock = MovingClock()
+    ours, theirs = flights_of_a_process(store, clock), flights_of_a_process(store, clock)
+    await theirs.board(KEY, nothing)
+    clock.now += step
+
+    looks = iter([None] * 3 + [ANSWER])
+    reply = await ours.board(KEY, lambda: next(looks))
+
+    assert reply == ANSWER
+    theirs.leave(KEY)
+
+
+async def test_who_tidies_up_after_the_date_was_set_leaves_the_leases_of_calls_in_flight(
+    store: CacheStore, tmp_path: Path
+) -> None:
+    clock = MovingClock()
+    flights = flights_of_a_process(store, clock)
+    await flights.board(KEY, nothing)
+    clock.now += timedelta(hours=2)
+
+    another = CacheStore(tmp_path, inline=True, clock=clock)
+    await another.put("0f" * 32, Entry(200, {}, b"{}"))  # the first of a process looks at the size
+    another.close()
+
+    assert leases_in(store) == 1
+    flights.leave(KEY)
+
+
+async def test_a_process_that_lives_and_does_not_renew_its_lease_is_waited_for_half_a_minute(
+    store: CacheStore,
+) -> None:
+    clock = MovingClock()
+    await flights_of_a_process(store, clock).board(KEY, nothing)
+
+    assert await flights_of_a_process(store, clock).board(KEY, nothing) is None
+    assert 30 <= sum(clock.slept) < 31
 
 
 async def test_a_process_elsewhere_is_waited_for_until_its_lease_expires(store: CacheStore) -> None:

@@ -105,6 +105,7 @@ def test_azure_names_the_model_in_its_path() -> None:
         request("https://api.openai.com/v1/batches"),
         request("https://api.openai.com/v1/responses/resp_1/cancel"),
         request("https://api.openai.com/v1/responses", background=True),
+        request("https://api.x.ai/v1/chat/completions", deferred=True),
         Request("POST", URL, {}, b'{"model": null}'),
         Request("POST", "https://forms.test/f/1/responses", {}, b'{"input": "somebody else"}'),
         Request("GET", URL, {}, b""),

@@ -184,7 +184,7 @@ async def test_a_call_in_an_unknown_format_passes_and_is_counted(caplog: pytest.
     async with serving(provider) as port, evalve.async_http_client() as client:
         host = f"127.0.0.1:{port}"
         with sample(logs):
-            for path in ("completion?key=abc", "generate", "v1/messages/count_tokens"):
+            for path in ("invocations?key=abc", "generate", "v1/messages/count_tokens"):
                 await client.post(f"http://{host}/{path}", json={"prompt": "Capital?"})
             await client.post(f"http://{host}/mcp", json={"jsonrpc": "2.0", "method": "tools/call"})
             await client.get(f"http://{host}/health")
@@ -192,7 +192,7 @@ async def test_a_call_in_an_unknown_format_passes_and_is_counted(caplog: pytest.
     assert provider.requests == 5
     assert logs[0].ungated == 2
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith(f"calls to {host}/completion pass without limits, cache and metering, because")
+    assert warning.startswith(f"calls to {host}/invocations pass without limits, cache and metering, because")
 
 
 async def test_limits_for_gemini_hold_for_whoever_answers_in_its_format(

@@ -203,6 +203,22 @@ async def test_uploads_and_other_requests_go_past_the_gate(library: LibraryName)
     assert gate.passed == [f"{url}{PATH}", f"{url}/v1/unknown"]
 
 
+@libraries
+async def test_a_recording_that_a_model_is_to_read_is_told_and_an_upload_is_not(library: LibraryName) -> None:
+    gate: Any = PassThrough()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_request(reader)
+            writer.write(OK)
+
+    async with serving(handle) as port, async_http_client(gate, library=library) as client:
+        url = f"http://127.0.0.1:{port}"
+        for path in ("/v1/files", "/v1/audio/transcriptions"):
+            await client.post(f"{url}{path}", files={"file": b"x" * 100}, data={"model": "whisper-1"})
+    assert gate.passed == [f"{url}/v1/audio/transcriptions"]
+
+
 def test_a_failure_past_the_gate_stays_the_librarys_own() -> None:
     with http_client(PassThrough()) as client, pytest.raises(httpx2.ConnectError):
         client.get(f"http://127.0.0.1:{refusing_port()}/v1/models")

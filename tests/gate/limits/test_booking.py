@@ -672,3 +672,49 @@ def test_a_stated_limit_that_rises_widens_the_window_that_is_counted() -> None:
 
     assert bucket.window is not None
     assert bucket.window.most == bucket.per_s * bucket.window.length_s
+
+
+def a_bucket_of_which_was_sent(amount: float) -> Bucket:
+    """One a second, a minute deep by what headers say; so much went out at the instant 0."""
+    bucket = Bucket(1.0, 60.0, depth_known=True)
+    for _ in range(int(amount)):
+        bucket.take(1.0, 0.0)
+    return bucket
+
+
+def test_a_refusal_that_asks_for_longer_than_a_call_takes_to_flow_in_tells_a_window() -> None:
+    bucket = a_bucket_of_which_was_sent(61)
+
+    bucket.refuse(Sent(2.0, 61.0), 1.0, 58.0, 2.0, remaining=0.0)
+
+    assert bucket.window is not None
+    assert (bucket.window.length_s, bucket.window.most) == (60.0, 60.0)
+
+
+def test_a_refusal_that_asks_for_long_tells_no_window_where_much_remains_and_little_was_sent() -> None:
+    bucket = a_bucket_of_which_was_sent(11)
+
+    bucket.refuse(Sent(2.0, 11.0), 1.0, 58.0, 2.0, remaining=49.0)
+
+    assert bucket.window is None
+
+
+def test_a_window_that_holds_just_what_was_sent_needs_no_word_when_it_ends() -> None:
+    bucket = a_bucket_of_which_was_sent(61)
+
+    bucket.refuse(Sent(30.0, 61.0), 1.0, 1.0, 30.0, remaining=0.0)
+
+    assert bucket.window is not None
+    assert bucket.window.length_s == 60.0
+
+
+def test_a_window_is_as_long_as_the_limit_is_for_once_that_is_known() -> None:
+    state = ScopeState()
+    state.observe({"requests": Stated(10.0, 9.0, 0.0, 9.99)}, 0.0)
+    window = state.buckets["requests"].count_in_windows(60.0, 0.0)
+
+    state.observe({"requests": Stated(10.0, 6.0, 0.0, 9.5)}, 0.5)
+    state.hold(Limits(), 0.5)
+
+    assert window.length_s == pytest.approx(10.0)
+    assert window.most == pytest.approx(10.0)

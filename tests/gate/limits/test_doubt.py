@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalve.gate.limits.doubt import Doubt, calls_to_tell
+from evalve.gate.limits.history import History
 
 
 def test_four_refusals_in_a_row_are_about_the_rate() -> None:
@@ -71,3 +72,15 @@ def test_calls_that_nobody_booked_count_where_their_process_saw_them_in_a_row() 
 )
 def test_as_many_more_calls_tell_as_are_missing(refused: int, served: int, missing: int) -> None:
     assert calls_to_tell(refused, served) == missing
+
+
+def test_what_processes_sent_long_ago_is_forgotten() -> None:
+    doubt, sent = Doubt(), History()
+    sent.add(1, 10.0)
+
+    doubt.note_unheld("gone", sent, 10.0)
+    doubt.note_unheld("me", sent, 65.0)
+    still = sorted(doubt.unheld)
+    doubt.note_unheld("me", sent, 75.0)
+
+    assert (still, sorted(doubt.unheld)) == (["gone", "me"], ["me"])

@@ -21,13 +21,12 @@ MOST_REFUSED = {1: 12, 4: 60}
 
 def held(habits: Habits, *, processes: int, most_wall: float) -> None:
     calls = int(habits.per_s / habits.size * (35 + habits.depth_s))
+    window = 50 if processes == 1 else 40
 
-    ended_s = run_in_virtual_time(
-        paced(habits, Limits(), calls=calls, processes=processes, window=50 if processes == 1 else 40)
-    )
+    ended_s = run_in_virtual_time(paced(habits, Limits(), calls=calls, processes=processes, window=window))
 
     assert habits.refused <= max(0.01 * calls, MOST_REFUSED[processes])
-    assert ended_s <= most_wall * ideal_s(habits, calls)
+    assert ended_s <= most_wall * ideal_s(habits, calls, processes * window)
 
 
 COUNTINGS: tuple[Counting, ...] = ("bucket", "fixed", "sliding")
@@ -51,6 +50,19 @@ def test_headers_that_promise_a_minute_of_less_are_refuted(
     counting: Counting, depth_s: float, retry_after: RetryAfter, processes: int
 ) -> None:
     habits = Habits(depth_s=depth_s, counting=counting, retry_after=retry_after)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("latency_s", [1.0, 2.0])
+@pytest.mark.parametrize("headers", ["minute", "bucket", "window"])
+@pytest.mark.parametrize("per_s", [0.5, 1.0])
+def test_what_goes_out_before_the_first_answer_is_not_taken_for_the_calls_of_others(
+    per_s: float, headers: Headers, latency_s: float, processes: int
+) -> None:
+    """30 or 60 a minute, a minute deep, and answers of seconds: it took up to three times as long."""
+    habits = Habits(per_s, 60.0, "bucket", headers, latency_s=latency_s)
 
     held(habits, processes=processes, most_wall=1.10)
 
@@ -159,6 +171,13 @@ def test_refusals_that_cease_at_a_slower_pace_were_about_pace() -> None:
     assert habits.refused <= 24  # it was 108: all went out at once again
 
 
+def test_what_went_out_before_refusals_seemed_to_be_chance_is_in_the_window_that_is_found_later() -> None:
+    """It was one call in ten seconds by then: a run of a minute took an hour and a half."""
+    habits = Habits(25.0, 60.0, "sliding", "absent", "absent", latency_s=0.5, seed=778)
+
+    held(habits, processes=4, most_wall=1.20)
+
+
 @pytest.mark.parametrize("per_s", [1.0, 5.0])
 @pytest.mark.parametrize("counting", ["fixed", "sliding"])
 def test_a_few_calls_in_a_minute_are_found_out_without_any_word(counting: Counting, per_s: float) -> None:
@@ -221,6 +240,61 @@ def test_windows_are_found_out_too_where_answers_take_seconds(habits: Habits) ->
     held(habits, processes=1, most_wall=1.20)
 
 
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize("slowest_s", [1.0, 10.0])
+def test_a_stated_bucket_is_used_up_where_answers_take_long(
+    slowest_s: float, headers: Headers, processes: int
+) -> None:
+    habits = Habits(5.0, 10.0, headers=headers, latency_s=0.5, slowest_s=slowest_s)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("headers", ["minute", "bucket", "window"])
+def test_four_processes_find_out_a_minute_that_slides_where_answers_take_seconds(headers: Headers) -> None:
+    """144 of 3,800 were refused: a `retry-after` of 15 seconds was not taken for the end of a window."""
+    habits = Habits(40.0, 60.0, "sliding", headers, latency_s=3.0)
+
+    held(habits, processes=4, most_wall=1.10)
+
+    assert habits.refused <= 10
+
+
+@pytest.mark.parametrize(
+    ("habits", "processes"),
+    [
+        (Habits(5.0, 10.0, "fixed", "minute", latency_s=3.0), 4),
+        (Habits(5.0, 10.0, "sliding", "minute", latency_s=3.0), 4),
+        (Habits(1.0, 10.0, "sliding", "bucket", latency_s=3.0), 4),
+        (Habits(1.0, 10.0, "sliding", "minute", latency_s=1.0), 4),
+        (Habits(1.0, 10.0, "fixed", "window", latency_s=3.0), 1),
+        (Habits(40.0, 10.0, "sliding", "bucket", latency_s=1.0), 1),
+    ],
+    ids=lambda each: f"{each.per_s:g}/s, {each.counting}, {each.headers}" if isinstance(each, Habits) else "",
+)
+def test_ten_seconds_are_found_out_where_answers_take_seconds(habits: Habits, processes: int) -> None:
+    """What went out before the first answer counts in a window, and was counted in none (1.10 to 1.25)."""
+    held(habits, processes=processes, most_wall=1.10)
+
+
+def test_calls_that_wait_for_others_go_at_once_where_there_are_none() -> None:
+    """They were booked at a twentieth of the rate, for five seconds later."""
+    held(Habits(40.0, 60.0, "bucket", "minute", latency_s=1.0), processes=1, most_wall=1.06)
+
+
+def test_headers_that_count_a_minute_while_a_bucket_fills_are_tried_as_soon_as_nothing_remains() -> None:
+    """At a twentieth of the rate, eight answers that said so took twenty seconds (1.42 times the time)."""
+    habits = Habits(40.0, 60.0, "bucket", "minute", latency_s=0.5, slowest_s=10.0)
+
+    held(habits, processes=4, most_wall=1.10)
+
+
+def test_who_has_few_calls_at_once_is_not_expected_to_use_up_a_limit() -> None:
+    assert ideal_s(Habits(40.0, latency_s=3.0), calls=100, slots=50) == pytest.approx(6.25, abs=0.01)
+    assert ideal_s(Habits(40.0, latency_s=3.0), calls=100, slots=200) == pytest.approx(1.5 + 3.0, abs=0.01)
+
+
 @pytest.mark.parametrize("counting", ["fixed", "sliding"])
 def test_what_processes_sent_that_ended_before_a_window_was_found_is_found_out_too(
     counting: Counting,
@@ -276,7 +350,7 @@ def test_a_window_that_slides_is_found_out_where_honest_headers_make_it_seem_sha
 
     ended_s = run_in_virtual_time(paced(habits, Limits(), calls=3000))
 
-    assert ended_s <= 1.25 * ideal_s(habits, 3000)
+    assert ended_s <= 1.25 * ideal_s(habits, 3000, 50)
     assert habits.refused <= 30
 
 

@@ -294,7 +294,7 @@ def test_nothing_is_learnt_where_a_limit_is_configured() -> None:
 
 def test_it_is_the_same_after_it_was_stored_and_rows_from_before_can_be_read() -> None:
     state = ScopeState()
-    state.note_unheld("me", sent_at(9.0, 9.5)["me"])
+    state.note_unheld("me", sent_at(9.0, 9.5)["me"], ONE, sent_at_s=9.5, now_s=9.6)
     refused_all(state, 10.0)
     apply(state, Limits(), [], [ONE], holder="me", now_s=10.0, horizon_s=1.0)
     plain = json.loads(json.dumps(to_plain(state)))

@@ -268,6 +268,24 @@ async def test_until_the_first_answer_calls_go_out_few_at_a_time() -> None:
 
 
 @virtually
+async def test_who_learns_of_a_limit_from_another_process_lets_few_go_at_first_too() -> None:
+    one = MemoryState(now_s=asyncio.get_running_loop().time)
+    first = Limiter(one, limits_for=lambda call: NO_LIMITS)
+    second = Limiter(MemoryState(now_s=one.now_s, beside=one), limits_for=lambda call: NO_LIMITS)
+    answered = await first.admit(a_call(), ONE)
+    queued = [asyncio.create_task(second.admit(a_call(), ONE)) for _ in range(40)]
+    await asyncio.sleep(0.5)
+    stated: dict[Dimension, Stated] = {"requests": Stated(per_minute=6000, remaining=5999)}
+    await first.settle(answered, ONE, stated=stated)
+
+    await asyncio.sleep(0.51)
+
+    assert sum(task.done() for task in queued) == 1 + 4
+    for task in queued:
+        task.cancel()
+
+
+@virtually
 async def test_behind_the_first_answer_few_go_at_once_and_of_a_crowd_the_first_four() -> None:
     few, _ = a_limiter(NO_LIMITS)
     crowd, _ = a_limiter(NO_LIMITS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalve.errors import OptionError
-from evalve.experiments.configuration import Configuration
+from evalve.experiments.file.configuration import Configuration
 from evalve.gate.limits.presets import DIMENSIONS, limits_for, read_limits
 from evalve.gate.messages import Call, Limit, Limits
 from evalve.gating import account_namer

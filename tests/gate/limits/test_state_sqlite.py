@@ -293,6 +293,27 @@ async def test_the_levels_of_another_boot_are_dropped_and_its_limits_kept(tmp_pa
     assert state.buckets["requests"].per_s == 1.0
 
 
+async def test_a_process_whose_clock_is_faked_holds_nobody_up_for_years(tmp_path: Path) -> None:
+    """As under faketime, which fakes the time since the machine's start as well."""
+    limits = Limits({"requests": Limit(60, 1)})
+    path = tmp_path / "limits.db"
+    ours = SqliteState(path, now_s=lambda: 1000.0)
+    (before,) = await ours.exchange(SCOPE, limits, [], [ONE], horizon_s=0.0)
+    faked = SqliteState(path, now_s=lambda: 1.8e9)
+    await faked.exchange(SCOPE, limits, [], [ONE], horizon_s=0.0)
+
+    (after,) = await ours.exchange(SCOPE, limits, [], [ONE], horizon_s=0.0)
+    await faked.exchange(SCOPE, limits, [], [ONE], horizon_s=0.0)
+    another = SqliteState(path, now_s=lambda: 1001.0)
+    (of_another,) = await another.exchange(SCOPE, limits, [], [ONE], horizon_s=0.0)
+    for state in (ours, faked, another):
+        await state.close()
+
+    assert before.start_s == 1000.0
+    assert 1000.0 < after.start_s < 1002.0  # after its own first, as the limit wants it
+    assert of_another.start_s < 1003.0
+
+
 @pytest.mark.parametrize("damage", ["not a database", "a page"])
 async def test_a_damaged_file_is_put_aside_and_limits_start_anew(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

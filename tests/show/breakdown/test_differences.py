@@ -9,9 +9,9 @@ import pytest
 
 from evalve.contracts import Store
 from evalve.errors import NotFound
-from evalve.show.comparing import compare_across, compare_experiments, expect_groups
-from evalve.show.comparison_text import comparison_json, comparison_text
-from evalve.show.regressions import regression_check
+from evalve.show.comparison.comparing import compare_across, compare_experiments, expect_groups
+from evalve.show.comparison.regressions import regression_check
+from evalve.show.comparison.text import comparison_json, comparison_text
 from evalve.storage import open_store
 from recorded import record
 

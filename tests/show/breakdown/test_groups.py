@@ -10,7 +10,7 @@ import pytest
 from evalve.contracts import Store
 from evalve.errors import NotFound
 from evalve.show.experiment import show_json, show_text
-from evalve.show.markdown import show_markdown
+from evalve.show.exports.markdown import show_markdown
 from evalve.show.result import EvaluationResult
 from evalve.show.samples import Choice
 from evalve.storage import open_store

@@ -47,6 +47,16 @@ def test_every_k_up_to_the_repeats_has_a_column_and_what_is_missing_is_said(stor
     ]
 
 
+def test_an_evaluator_of_which_less_is_better_has_no_passes() -> None:
+    store = open_store("memory://")
+    scores = [{"name": "toxic", "value": True, "metrics": ["mean:lower"]}]
+    record(store, "crm", *({**each, "scores": scores} for each in repeated("a", True, True)))
+
+    plain = json.loads("".join(show_json(store, "crm", evaluation=None, choice=Choice())))
+
+    assert plain["evaluations"][0]["passes"] is None
+
+
 def test_machines_get_values_intervals_and_what_was_left_out(store: Store) -> None:
     plain = json.loads("".join(show_json(store, "crm", evaluation=None, choice=Choice())))
     passes = plain["evaluations"][0]["passes"]

@@ -39,8 +39,10 @@ _LOG = logging.getLogger(__name__)
 _NAME = "responses.db"
 _WRITE_WITHIN_S = 5.0
 _READ_WITHIN_S = 0.25  # on the caller's loop; readers wait for nobody, except on a network
+_READ_AGAIN_AFTER_S = 5.0
+"""After it could not be read for another program's lock, so long no reader waits: a loop may stand still."""
 _WRITE_WITHIN_S_WHEN_LOCKED = 0.05
-PATIENCE_S = 60.0
+_WRITE_WITHIN_S_AT_THE_END = 1.0
 LOCKED_FOR_S = 30.0
 """After it could not be written for another program's lock, so long nobody waits for that lock again."""
 _CACHE_KIB = 4096
@@ -51,7 +53,7 @@ _REST_S = 2.0
 
 class _Connection(sqlite3.Connection):
     generation = 0
-    waits_s = _WRITE_WITHIN_S
+    waits_s = 0.0
 
     def wait_at_most(self, seconds: float) -> None:
         if self.waits_s != seconds:
@@ -77,7 +79,8 @@ class CacheFile:
         """Generations of connections whose file somebody has removed."""
         self._locked_until_s = 0.0
         """By another program, as far as is known."""
-        self._is_patient = False
+        self._unread_until_s = 0.0
+        self._is_in_a_hurry = False
         self._warned: set[str] = set()
         self._closed = False
         self._resting = False
@@ -91,10 +94,10 @@ class CacheFile:
             yield None
             return
         try:
-            connection.wait_at_most(self._within_s() if create else _READ_WITHIN_S)
+            connection.wait_at_most(self._write_within_s() if create else self._read_within_s())
             yield connection
         except sqlite3.DatabaseError as error:
-            self._judge(error, connection.generation)
+            self._judge(error, connection.generation, is_writing=create)
             raise
         finally:
             self._give_back(connection)
@@ -105,10 +108,10 @@ class CacheFile:
         if connection is None:
             return None
         try:
-            connection.wait_at_most(_READ_WITHIN_S)
+            connection.wait_at_most(self._read_within_s())
             return connection.execute(statement, values).fetchone()
         except sqlite3.DatabaseError as error:
-            self._judge(error, connection.generation)
+            self._judge(error, connection.generation, is_writing=False)
             raise
         finally:
             self._give_back(connection)
@@ -136,13 +139,22 @@ class CacheFile:
             self._warned.add(about)
             _LOG.warning("%s: %s", self.path, message)
 
-    def be_patient(self, answers: int) -> None:
-        """From now on wait longer for another program's lock: these are the last answers to be written."""
-        if self._is_locked():
-            self._is_patient = True
-            self.warn(
-                "patience", f"{answers} answers wait, at most {PATIENCE_S:.0f} s, for it to be unlocked"
-            )
+    def _warn_of_use(self, error: Exception) -> None:
+        self.warn(
+            "use",
+            f"the response cache cannot be used ({error}): answers are held in memory until it can. See"
+            " whether the disk is full, the file is yours to write, and no other program keeps it; or name"
+            " another folder with EVALVE_CACHE_DIR",
+        )
+
+    @contextmanager
+    def hurry(self) -> Iterator[None]:
+        """In the block, another program's lock is not waited for long: the process is about to end."""
+        self._is_in_a_hurry = True
+        try:
+            yield
+        finally:
+            self._is_in_a_hurry = False
 
     def close(self) -> None:
         with self._lock:
@@ -156,18 +168,28 @@ class CacheFile:
             return self._idle.pop()
         except IndexError:
             pass
-        try:
-            with self._lock:
-                self._lock.wait_for(lambda: not self._resting)
-                return None if self._closed else self._opened(create)
-        except (sqlite3.Error, OSError) as error:
-            self.warn("opening", f"the response cache cannot be used: {error}")
-            return None
+        # a writer's patience comes in small pieces: who opens holds up whoever else wants a connection
+        tries = int(self._write_within_s() / _READ_WITHIN_S) if create else 0
+        while True:
+            try:
+                with self._lock:
+                    self._lock.wait_for(lambda: not self._resting)
+                    return None if self._closed else self._opened(create)
+            except (sqlite3.Error, OSError) as error:
+                tries -= 1
+                if tries < 0 or not _is_locked(error):
+                    self._note_lock(error, is_writing=create)
+                    self._warn_of_use(error)
+                    return None
 
-    def _within_s(self) -> float:
-        if self._is_patient:
-            return PATIENCE_S
-        return _WRITE_WITHIN_S_WHEN_LOCKED if self._is_locked() else _WRITE_WITHIN_S
+    def _read_within_s(self) -> float:
+        is_locked = self._unread_until_s and self._unread_until_s > self._now_s()
+        return 0.0 if is_locked else _READ_WITHIN_S
+
+    def _write_within_s(self) -> float:
+        if self._is_locked():
+            return _WRITE_WITHIN_S_WHEN_LOCKED
+        return _WRITE_WITHIN_S_AT_THE_END if self._is_in_a_hurry else _WRITE_WITHIN_S
 
     def _is_locked(self) -> bool:
         return self._locked_until_s > self._now_s()
@@ -219,7 +241,7 @@ class CacheFile:
             if not create and _is_blank(self.path):
                 return None
             try:
-                connection = self._connected()
+                connection = self._connected(_READ_WITHIN_S if create else self._read_within_s())
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     self._let_go()  # what it was opened in may have been removed: the next begins anew
@@ -230,13 +252,13 @@ class CacheFile:
                 return connection
         return None
 
-    def _connected(self) -> _Connection:
+    def _connected(self, within_s: float) -> _Connection:
         if self._is_at_rest_in_a_directory_without_writing():
-            return self._connection("mode=ro&immutable=1")
+            return self._connection("mode=ro&immutable=1", within_s)
         if self._in_use is None:
             make_private(self.path)
             self._in_use = self._locked(fcntl.LOCK_SH)
-        connection = self._connection("mode=rwc")
+        connection = self._connection("mode=rwc", within_s)
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -244,6 +266,7 @@ class CacheFile:
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
             journal = journal_for(self.path.parent)
             if version_of(connection) == 0:
+                connection.wait_at_most(_WRITE_WITHIN_S)
                 make_tables(connection, self.path.parent)
             elif journal != "wal":  # it may have been made on a disk, and copied
                 with taking_turns(self.path.parent):
@@ -254,16 +277,16 @@ class CacheFile:
             raise
         return connection
 
-    def _connection(self, how: str) -> _Connection:
+    def _connection(self, how: str, within_s: float) -> _Connection:
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?{how}",
             uri=True,
-            timeout=_WRITE_WITHIN_S,
+            timeout=within_s,
             isolation_level=None,
             check_same_thread=False,
             factory=_Connection,
         )
-        connection.generation = self._generation
+        connection.generation, connection.waits_s = self._generation, within_s
         return connection
 
     def _is_at_rest_in_a_directory_without_writing(self) -> bool:
@@ -275,11 +298,18 @@ class CacheFile:
 
     # -- damage
 
-    def _judge(self, error: sqlite3.DatabaseError, generation: int) -> None:
-        if _is_locked(error):
+    def _note_lock(self, error: Exception, *, is_writing: bool) -> None:
+        if not _is_locked(error):
+            return
+        if is_writing:
             self._locked_until_s = self._now_s() + LOCKED_FOR_S
+        else:
+            self._unread_until_s = self._now_s() + _READ_AGAIN_AFTER_S
+
+    def _judge(self, error: sqlite3.DatabaseError, generation: int, *, is_writing: bool) -> None:
+        self._note_lock(error, is_writing=is_writing)
         if not _is_damage(error):
-            self.warn("using", f"the response cache cannot be used: {error}")
+            self._warn_of_use(error)
             return
         with self._lock:
             if generation == self._generation:  # else another thread has seen it already
@@ -388,7 +418,7 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _is_locked(error: sqlite3.DatabaseError) -> bool:
+def _is_locked(error: Exception) -> bool:
     return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 

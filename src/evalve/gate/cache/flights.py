@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from evalve.clock import LOOP_CLOCK, Clock
-from evalve.gate.cache.leases import Holder, Leases
+from evalve.gate.cache.leases import LASTS_S, Holder, Leases
 from evalve.gate.messages import Reply
 
 _FIRST_LOOK_AFTER_S = 0.020
@@ -161,8 +161,11 @@ class Flights:
 
     async def _polled(self, key: str, look: Look, leases: Leases, other: Holder | None) -> Reply | None:
         reply, delay_s = None, _FIRST_LOOK_AFTER_S
+        seen, since_s = other, self._clock.now_s()
         while reply is None and other is not None:
-            if leases.is_dead(other):
+            if other != seen:
+                seen, since_s = other, self._clock.now_s()
+            if leases.is_dead(other) or self._clock.now_s() - since_s >= LASTS_S:
                 taken = await leases.take(key, instead_of=other)
             else:
                 await self._clock.sleep(delay_s)

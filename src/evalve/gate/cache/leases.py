@@ -1,7 +1,9 @@
 """Who is making a call now, among all processes: one row for each call in flight, in the cache database.
 
 A lease of a dead process on this machine is taken over at once; of a process that cannot be seen from
-here (another container), or that hangs, when it has not been renewed for a while.
+here (another container), when it has not been renewed for a while, by the date. The date may be set while
+calls are in flight, so of a process that is seen to live it says nothing: whether that one hangs, who waits
+for it sees by whether the lease is renewed.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from evalve import processes
 from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.cache.writer import Writer
 
-_LASTS_S = 30.0
+LASTS_S = 30.0
 _RENEWED_EVERY_S = 10.0
 
 _TAKE = """
     INSERT INTO leases (key, token, pid, pid_started, host, expires_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET token = excluded.token, pid = excluded.pid,
         pid_started = excluded.pid_started, host = excluded.host, expires_at = excluded.expires_at
-    WHERE leases.token IN (excluded.token, ?) OR leases.expires_at NOT BETWEEN ? AND ?
+    WHERE leases.token IN (excluded.token, ?)
+        OR leases.host != excluded.host AND leases.expires_at NOT BETWEEN ? AND ?
 """
 
 
@@ -36,6 +39,8 @@ class Holder:
     pid: int
     pid_started: float
     host: str
+    lasts_until: float = 0.0
+    """What the lease says now; another figure later, because the holder renews it."""
 
 
 class Leases:
@@ -133,14 +138,14 @@ class _Take:
         me, now_s = self.me, self.now_s
         # in here it costs a fifth of looking again from the caller's thread, which nearly never finds one
         cached = connection.execute("SELECT 1 FROM entries WHERE key = ?", (self.key,)).fetchone() is not None
-        until_s = now_s + _LASTS_S
+        until_s = now_s + LASTS_S
         # one that lasts longer than any does was taken before the clock was set back
-        lasting = (now_s, until_s + _LASTS_S)
+        lasting = (now_s, until_s + LASTS_S)
         values = (self.key, me.token, me.pid, me.pid_started, me.host, until_s, self.ignored, *lasting)
         if connection.execute(_TAKE, values).rowcount == 1:
             return Taken(None, cached)
         row = connection.execute(
-            "SELECT token, pid, pid_started, host FROM leases WHERE key = ?", (self.key,)
+            "SELECT token, pid, pid_started, host, expires_at FROM leases WHERE key = ?", (self.key,)
         ).fetchone()
         return Taken(Holder(*row), cached)
 
@@ -167,5 +172,5 @@ class _Renew:
 
     def apply(self, connection: sqlite3.Connection) -> None:
         connection.execute(
-            "UPDATE leases SET expires_at = ? WHERE token = ?", (self.now_s + _LASTS_S, self.token)
+            "UPDATE leases SET expires_at = ? WHERE token = ?", (self.now_s + LASTS_S, self.token)
         )

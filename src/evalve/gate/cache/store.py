@@ -6,6 +6,7 @@ acknowledged survives the death of the process at any instant.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import threading
@@ -16,9 +17,10 @@ from evalve.clock import LOOP_CLOCK, Clock
 from evalve.gate.cache import upkeep
 from evalve.gate.cache.entries import COLUMNS, CorruptEntry, Entry, Row, entry_of, row_of
 from evalve.gate.cache.file import CacheFile
+from evalve.gate.cache.leftovers import Leftovers
 from evalve.gate.cache.unwritten import Unwritten
 from evalve.gate.cache.upkeep import CacheStats, Cleared, Verified
-from evalve.gate.cache.writer import InlineWriter, ThreadWriter, Writer
+from evalve.gate.cache.writer import InlineWriter, ThreadWriter, Writer, committed
 
 _LOG = logging.getLogger(__name__)
 _DEFAULT_CAP_BYTES = 2 * 2**30
@@ -27,6 +29,7 @@ _USES_AT_MOST = 256
 _CHECK_AFTER_SHARE = 32  # of the cap, written by this process since it last looked at the size
 _ROOM_SHARE = 0.05  # how much of the cap is freed beyond the need
 _EVICTED_AT_ONCE = 64
+_LEASES_SWEPT_AFTER_S = 7 * 86_400.0  # of the dead; no step of the date makes the living as old
 
 _SELECT = f"SELECT {COLUMNS} FROM entries WHERE key = ?"
 _INSERT = f"INSERT OR REPLACE INTO entries ({COLUMNS}) VALUES ({', '.join('?' * (COLUMNS.count(',') + 1))})"
@@ -53,6 +56,9 @@ class CacheStore:
         self._using = threading.Lock()
         self._used: dict[bytes, None] = {}
         self._unwritten = Unwritten()
+        self._leftovers = Leftovers(self.path)
+        self._has_looked = False
+        """For what earlier processes could not write."""
         self._is_closed = False
         self._hits = 0
 
@@ -66,6 +72,7 @@ class CacheStore:
         With `only_look` nothing is written: neither that it was used nor that it was damaged.
         """
         raw_key = bytes.fromhex(key)
+        self._take_leftovers()
         if (unwritten := self._unwritten.get(key)) is not None:
             return unwritten
         try:
@@ -88,37 +95,83 @@ class CacheStore:
 
         Then it is kept in memory, as far as there is room, and written with the next that can be.
         """
-        if not await self.writer.do(self._put(key, entry)):
-            if not self._is_closed:
-                self._unwritten.add(key, entry)
+        self._take_leftovers()
+        if self._sort_late([(key, entry)], await self._tried([(key, entry)])):
             return False
-        for late_key, late in self._unwritten.take():
-            if not await self.writer.do(self._put(late_key, late)):
-                self._unwritten.add(late_key, late)
+        late = self._unwritten.take()
+        if late and not self._sort_late(late, await self._tried(late)):
+            self._leftovers.forget()
         return True
+
+    async def _tried(self, entries: Sequence[tuple[str, Entry]]) -> list[object]:
+        """Which of them are written. Who is cancelled meanwhile does not know: all may have to be again."""
+        try:
+            return [await self.writer.do(self._put(*each)) for each in entries]
+        except asyncio.CancelledError:
+            self._sort_late(entries, [None] * len(entries))
+            raise
 
     def _put(self, key: str, entry: Entry) -> _Put:
         return _Put(key, entry, self._now_s(), self._written)
 
     def flush(self) -> None:
         """Return when everything put before, and every use, is committed."""
+        self._take_leftovers()
         self._write_uses(self.writer)
         self.writer.flush()
+        self._write_late()
+
+    def settle(self) -> None:
+        """Write what could not be written yet, or leave it beside the cache: the process may end now."""
+        lost = self._unwritten.dropped()
+        if late := self._write_late():
+            try:
+                self._leftovers.leave(late, now_s=self._now_s())
+            except OSError:  # a full disk: what it was told of already
+                lost += len(late) if self._is_closed else 0
+            else:
+                self.file.warn(
+                    "leaving",
+                    "answers that could not be written lie in a file beside it; whoever uses the cache next"
+                    " takes them in",
+                )
+        if lost:
+            _LOG.warning("%s: %d answers could not be kept; they will be asked for again", self.path, lost)
+
+    def _take_leftovers(self) -> None:
+        """Once in a process: what others could not write is there from now on, and written when it can be."""
+        if not self._has_looked:
+            self._has_looked = True
+            for key, entry in self._leftovers.take():
+                self._unwritten.add(key, entry)
+
+    def _write_late(self) -> list[tuple[str, Entry]]:
+        """What still cannot be written, which stays in memory."""
+        late = self._unwritten.take()
+        if not late:
+            return []
+        with self.file.hurry():
+            # on this thread: from Python 3.12 on an interpreter that ends starts no other
+            written = committed(self.file, [self._put(*each) for each in late])
+        if not (left := self._sort_late(late, written)):
+            self._leftovers.forget()
+        return left
+
+    def _sort_late(
+        self, late: Sequence[tuple[str, Entry]], written: Sequence[object]
+    ) -> list[tuple[str, Entry]]:
+        """What is not written, which stays in memory as long as somebody may write it."""
+        left = [each for each, is_written in zip(late, written, strict=True) if not is_written]
+        if not self._is_closed:
+            for key, entry in left:
+                self._unwritten.add(key, entry)
+        return left
 
     def close(self) -> None:
         self._is_closed = True
         self.writer.close()
-        # on this thread: from Python 3.12 on an interpreter that ends starts no other
-        last = InlineWriter(self.file)
-        self._write_uses(last)
-        late = self._unwritten.take()
-        if late:
-            self.file.be_patient(len(late))
-        for key, entry in late:
-            if not last.carry_out(self._put(key, entry)):
-                self._unwritten.add(key, entry)
-        if lost := self._unwritten.lost():
-            _LOG.warning("%s: %d answers could not be kept; they will be asked for again", self.path, lost)
+        self.settle()
+        self._write_uses(InlineWriter(self.file))
         self.file.close()
 
     # -- upkeep
@@ -240,7 +293,7 @@ class _Eviction:
         """Nothing to prepare."""
 
     def apply(self, connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM leases WHERE expires_at < ?", (self._now_s - 3600,))
+        connection.execute("DELETE FROM leases WHERE expires_at < ?", (self._now_s - _LEASES_SWEPT_AFTER_S,))
         if upkeep.used_bytes(connection) <= self._above_bytes:
             return
         removed = connection.execute(

@@ -39,9 +39,11 @@ class Unwritten:
             taken, self._entries, self._size_bytes = list(self._entries.items()), {}, 0
             return taken
 
-    def lost(self) -> int:
-        """How many will not be written any more, if this is the end."""
-        return self._dropped + len(self._entries)
+    def dropped(self) -> int:
+        """How many there was no room for since this was last asked."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+            return dropped
 
     def _forget(self, key: str) -> None:
         entry = self._entries.pop(key, None)

@@ -122,8 +122,9 @@ def clear(
         values += [experiment]
     entries, size_bytes = _delete(file, " AND ".join(conditions), values)
     if not values:
-        for broken in file.path.parent.glob(f"{file.path.name}.broken-*"):
-            broken.unlink(missing_ok=True)
+        for kind in ("broken", "left"):
+            for beside in file.path.parent.glob(f"{file.path.name}.{kind}-*"):
+                beside.unlink(missing_ok=True)
     if entries:
         _give_room_back(file)
     return Cleared(str(file.path), entries, size_bytes)

@@ -80,9 +80,9 @@ class InlineWriter:
         with self._busy:
             self._depth += 1
             try:
-                (given,) = _committed(self._file, [order])
+                (given,) = committed(self._file, [order])
                 while self._posted and self._depth == 1:
-                    _committed(self._file, [self._posted.popleft()])
+                    committed(self._file, [self._posted.popleft()])
             finally:
                 self._depth -= 1
         return given
@@ -206,14 +206,14 @@ def _serve(queue: SimpleQueue[_Item], file: CacheFile) -> None:
             except Empty:
                 break
         if group:
-            _tell(group, _committed(file, [asked.order for asked in group]))
+            _tell(group, committed(file, [asked.order for asked in group]))
         if isinstance(item, threading.Event):
             item.set()
         elif item is None:
             return
 
 
-def _committed(file: CacheFile, orders: Sequence[Order[Any]]) -> list[Any]:
+def committed(file: CacheFile, orders: Sequence[Order[Any]]) -> list[Any]:
     """What each order gave. One transaction for all; where one of them is to blame, one for each."""
     try:
         return _transacted(file, orders)

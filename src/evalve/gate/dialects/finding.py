@@ -8,8 +8,10 @@ from evalve.gate.dialects.anthropic import AnthropicDialect
 from evalve.gate.dialects.bedrock import BedrockDialect
 from evalve.gate.dialects.cohere import CohereDialect
 from evalve.gate.dialects.gemini import GeminiDialect
+from evalve.gate.dialects.interactions import InteractionsDialect
 from evalve.gate.dialects.ollama import OllamaDialect
 from evalve.gate.dialects.openai import OpenAIDialect
+from evalve.gate.dialects.text_servers import TextServerDialect
 from evalve.gate.dialects.vertex import VertexDialect
 from evalve.gate.messages import Call, Dialect, Request
 
@@ -17,10 +19,12 @@ DIALECTS: tuple[Dialect, ...] = (
     AnthropicDialect(),
     OpenAIDialect(),
     GeminiDialect(),
+    InteractionsDialect(),
     VertexDialect(),
     BedrockDialect(),
     CohereDialect(),
     OllamaDialect(),
+    TextServerDialect(),
 )
 
 

@@ -102,7 +102,11 @@ _TAIL = 5
 
 
 class OpenAIDialect:
-    """Text endpoints of OpenAI and of any host with the same paths; background responses pass untouched."""
+    """Text endpoints of OpenAI and of any host with the same paths.
+
+    What is answered with a number to fetch the answer under passes untouched: background responses, and xAI's
+    deferred completions.
+    """
 
     name = "openai"
     meaning_headers = frozenset({"openai-beta"})
@@ -115,7 +119,7 @@ class OpenAIDialect:
         if not path.endswith(_PATHS):
             return None
         body = json_object(request)
-        if body is None or body.get("background") is True:
+        if body is None or body.get("background") is True or body.get("deferred") is True:
             return None
         model = body.get("model") or body.get("agent_id") or _deployment(path) or _unnamed(path, body)
         if not isinstance(model, str) or not model:

@@ -21,6 +21,7 @@ _KEPT_THERE = frozenset(
         "container",
         "conversation",
         "mcp_servers",
+        "previous_interaction_id",
         "previous_response_id",
         "web_search_options",
     }

@@ -35,7 +35,7 @@ from evalve.gate.doors.httpx_senders import (
 )
 from evalve.gate.messages import Call, Reply, Request, Sender, SendError, StreamedReply
 from evalve.gate.sender import AiohttpSender, Timeouts
-from evalve.gate.ungated import may_ask_a_model
+from evalve.gate.ungated import gives_a_file_to_a_model, may_ask_a_model
 
 if TYPE_CHECKING:
     import httpx
@@ -295,7 +295,11 @@ class GateTransport:
 
 def _understood(library: Library, request: Any, gate: GateLike) -> tuple[Request | None, Call | None]:
     """The request and the call in it, where there is one; what goes past the gate is told to it."""
-    if not is_json_post(request) or is_own_gateway(str(request.url)):
+    if is_own_gateway(str(request.url)):
+        return None, None
+    if not is_json_post(request):
+        if request.method == "POST" and gives_a_file_to_a_model(str(request.url)):
+            gate.passed_by(str(request.url))
         return None, None
     ours = as_gate_request(library, request)
     found = recognised(ours) if ours is not None else None

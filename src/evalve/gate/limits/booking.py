@@ -15,7 +15,7 @@ from typing import Any
 
 from evalve.gate.limits.bucket import ASSUMED_BURST_S, DATED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.limits.doubt import Doubt
-from evalve.gate.limits.history import History
+from evalve.gate.limits.history import History, together
 from evalve.gate.limits.learnt_rate import LearntRate
 from evalve.gate.limits.period import MINUTE_S, Period
 from evalve.gate.limits.places import OFFERED_FOR_S, Line, ShownCeiling
@@ -26,6 +26,8 @@ AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
 LONGEST_TRUST_S = 600.0
 """Stated limits that were not repeated for this long are no longer held against a configured one."""
+FURTHEST_S = 86_400.0
+"""No call is booked for a later instant from now, and no refusal closes a scope for so long."""
 REFUSALS = "refusals"
 """The source of a limit that was neither configured nor stated."""
 ALONE = "holder 0"
@@ -95,6 +97,8 @@ class ScopeState:
     """What refusals are about."""
     periods: dict[Dimension, Period] = field(default_factory=dict)
     """The time that stated limits are for."""
+    unheld_since_s: float | None = None
+    """When the call was sent whose answer first stated a limit: it does not know of those sent since."""
     learnt: LearntRate | None = None
     """Requests a second, where refusals have shown them and nobody states a limit."""
     probing_from_s: float | None = None
@@ -310,8 +314,13 @@ class ScopeState:
         stated: Mapping[Dimension, Stated],
         now_s: float,
         sent: Mapping[Dimension, Sent] = MappingProxyType({}),
+        *,
+        was_held: bool = True,
     ) -> None:
-        """Take in what an answer's headers say; `sent` is from its booking."""
+        """Take in what an answer's headers say; `sent` is from its booking.
+
+        What remains for a call that no limit held is of a time before the calls that are counted since.
+        """
         self.begun = True
         if not stated and not self.stated:
             self.unlimited = self.learnt is None
@@ -330,22 +339,33 @@ class ScopeState:
                 if one.per_minute is not None and one.per_minute > 0:
                     self.buckets[dimension] = first_seen(one, one.per_minute / 60.0, now_s)
                 continue
+            if not was_held:
+                bucket.deepen(one.remaining, now_s)
+                continue
             ahead, uncharged = self._ahead(dimension, now_s), 0.0
             if dimension == "output_tokens":
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
-            had = bucket.window
+            had, rate = bucket.window, bucket.rate()
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
-            if bucket.window is not had:  # what waits is not in it
-                self.version += 1
-                bucket.since_version = self.version
+            if bucket.window is had and bucket.rate() > RAISED * rate:  # what is booked may go earlier
+                for start_s, amount in ahead:
+                    bucket.give_back(amount, start_s)
+            elif bucket.window is had:
+                continue
+            self.version += 1  # what waits is not in it
+            bucket.since_version = self.version
 
     def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
         period = self.periods.setdefault(dimension, Period())
+        before_s = period.seconds()
         period.learn(said, now_s)
+        bucket = self.buckets.get(dimension)
+        if bucket is not None and bucket.window is not None:  # it holds as much, for another time
+            bucket.window.length_s *= period.seconds() / before_s
         return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
 
     def refute(
@@ -433,12 +453,37 @@ class ScopeState:
         self.version += 1
         bucket.since_version = self.version
 
-    def note_unheld(self, holder: str, sent: History) -> None:
-        """Before it knew of any limit."""
+    def note_unheld(self, holder: str, sent: History, each: Cost, *, sent_at_s: float, now_s: float) -> None:
+        """Before it knew of any limit; `each` is what the call took that was sent at that instant."""
+        before = self.doubt.unheld.get(holder, History())
         if self.learnt is None:
-            self.doubt.unheld[holder] = sent
-        elif self.learnt.try_at_s is not None:
+            self.doubt.note_unheld(holder, sent, now_s)
+        elif self.learnt.is_suspicion or self.learnt.try_at_s is not None:
             self.learnt.unheld[holder] = sent
+        if self.stated:
+            self._take_unheld(before, sent, each, sent_at_s, now_s)
+
+    def _take_unheld(
+        self, before: History, sent: History, each: Cost, sent_at_s: float, now_s: float
+    ) -> None:
+        """What was sent while the answer was on its way that first stated a limit is not in what it said.
+
+        In a window it counts all the same, from when it was sent.
+        """
+        if self.unheld_since_s is None:
+            self.unheld_since_s = sent_at_s
+            before, sent = History(), together(self.doubt.unheld.values())
+        more = sent.sum_after(-math.inf) - before.sum_after(-math.inf)
+        unknown = sent.sum_after(self.unheld_since_s) - before.sum_after(self.unheld_since_s)
+        if before.parts:
+            sent = History([[sent_at_s, more]], began_s=sent_at_s)
+        for dimension, amount in each.items():
+            if (bucket := self.buckets.get(dimension)) is None:
+                continue
+            if more > 0:
+                bucket.take_unheld(unknown * amount, sent.times(amount), now_s)
+            elif more < 0:
+                bucket.give_back_unheld(amount, sent_at_s)
 
     def is_about_rate(
         self,
@@ -458,8 +503,10 @@ class ScopeState:
             return True
         if learnt is None:
             if verdict == "perhaps":
-                per_s = max(served_per_s, self.doubt.served_per_s(now_s), 1.0)
-                self.learnt = LearntRate.suspected(per_s, self.doubt.single_share(), now_s)
+                share, unheld = self.doubt.single_share(), self.doubt.unheld
+                served_per_s = max(served_per_s, self.doubt.served_per_s(now_s))
+                per_s = served_per_s or together(unheld.values()).per_s(now_s)
+                self.learnt = LearntRate.suspected(max(per_s, 1.0), share, unheld, now_s)
                 self.unlimited = False
                 self._hold_learnt(self.learnt.per_s, now_s)
                 self.buckets["requests"].set_level(0.0, now_s)
@@ -520,10 +567,15 @@ class ScopeState:
         stated: Mapping[Dimension, Stated],
         sent: Mapping[Dimension, Sent],
         cost: Cost,
+        sent_at_s: float,
         retry_after_s: float,
         now_s: float,
     ) -> bool:
         """Whether windows are counted, so that it is known when calls are welcome again."""
+        if not sent:  # no limit held it back
+            sent = {
+                name: Sent(sent_at_s, each.taken + cost.get(name, 1.0)) for name, each in self.buckets.items()
+            }
         named = [name for name in sent if dimension in (None, name) and self._is_told_of(name)]
         for name in named:
             bucket = self.buckets[name]
@@ -568,6 +620,11 @@ class ScopeState:
         served = max(1, unrefused, self._in_flight())
         shown = self.shown_concurrency
         self.shown_concurrency = shown.lowered(served, now_s) if shown else ShownCeiling(served, now_s)
+
+    def is_ahead_of(self, now_s: float) -> bool:
+        """Whether it speaks of later instants than any booking does: another clock than ours was read."""
+        until_s = [self.pause_until_s, *(bucket.full_at_s for bucket in self.buckets.values())]
+        return max(until_s) > now_s + FURTHEST_S
 
     def after_reboot(self) -> ScopeState:
         """Clocks begin anew with the machine: limits are kept, levels are not."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evalve.gate.limits.history import History
+from evalve.gate.limits.history import History, together
 from evalve.gate.limits.window import SHORTEST_S, Window, usual_length_s
 from evalve.gate.messages import Stated
 
@@ -62,6 +62,13 @@ SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
 """Refusals that it takes to count in windows, and how far apart they may be."""
 DATED_S = 2.0
 """Up to so much is added to when calls are welcome again, where it is told by a date in whole seconds."""
+ROUNDED_S = 1.0
+"""… or in whole seconds."""
+HALF_FULL = 0.5
+"""Of a window that a long `retry-after` tells, sent by us. Where it is less, and headers do not say that
+nothing remains, it tells of something else."""
+MUCH_FLOWED, AS_MUCH = 0.25, 0.1
+"""Of a bucket: what should have flowed in, and how exactly what was sent is all that a window holds."""
 WINDOW_SHARE = 0.03
 """Of the rate: so much use by others, soon after a refusal, may be a window instead."""
 SHARED_FOR_S = 3.0
@@ -122,6 +129,16 @@ class Burst:
             self.log.forget(start_s - SHORT_WINDOW_S)
         self.over_s += cost / per_s
         self.log.add(cost, start_s)
+
+    def take_unheld(self, sent: History, per_s: float, taken: float) -> None:
+        """Before anything was counted; `taken` is in all, since."""
+        amount = sent.sum_after(-math.inf)
+        if self.over_s <= sent.began_s:
+            self.began_s = self.over_s = sent.began_s
+            self.base = taken
+        self.base -= amount
+        self.over_s += amount / per_s
+        self.log = together([self.log, sent])
 
     def is_blocked(self) -> bool:
         """Whether nothing was served that was sent after the last refusal was known."""
@@ -211,10 +228,14 @@ class Bucket:
         if self.window is not None:
             self._refuse_in_window(self.window, sent, now_s)
         elif now_s >= self.windows_refuted_until_s:
-            length_s = self._length_s(served, is_empty, now_s)
-            if is_empty and self.depth_known and length_s <= SHORT_WINDOW_S:
-                burst.length_s = length_s  # headers may have shown more than the first refusal
-            self._doubt_flow(length_s, retry_after_s, now_s)
+            shown_s = self._has_not_flowed_in_for_s(now_s) if is_empty else None
+            told_s = self._told_length_s(sent, served, cost, retry_after_s, now_s)
+            if told_s is not None and (is_empty or served >= HALF_FULL * told_s * self.per_s):
+                shown_s = told_s
+            if shown_s is not None:
+                self.count_in_windows(shown_s, now_s)
+            else:
+                self._doubt_flow(self._length_s(served, is_empty, now_s), is_empty, now_s)
         burst.refused += cost
         burst.refused_at_s, burst.refused_taken = now_s, sent.taken
 
@@ -225,6 +246,28 @@ class Bucket:
         if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
             return (depth + self.usual_cost) / self.per_s
         return max(served, depth if is_empty else 0.0) / self.per_s
+
+    def _told_length_s(
+        self, sent: Sent, served: float, cost: float, retry_after_s: float, now_s: float
+    ) -> float | None:
+        """How long a window is in which there is room again only then: no bucket takes so long to fill."""
+        if retry_after_s <= cost / self.per_s + DATED_S:
+            return None
+        log = self.burst.log
+        first_s = log.first_after(-math.inf)
+        over_s = now_s + retry_after_s - (ROUNDED_S if float(retry_after_s).is_integer() else 0.0)
+        surely_served = served - log.sum_after(sent.at_s - IN_TRANSIT_S)
+        return max(surely_served / self.per_s, over_s - (now_s if first_s is None else first_s))
+
+    def _has_not_flowed_in_for_s(self, now_s: float) -> float | None:
+        """How long a window is that holds just what was sent, where a bucket would hold much more by now."""
+        if not self.depth_known or now_s < self.refuted_until_s:
+            return None
+        length_s = self.depth / self.per_s
+        flowed_in = self.depth - max(0.0, self.burst.over_s - now_s) * self.per_s
+        sent = self.burst.log.sum_after(now_s - length_s)
+        is_window = flowed_in >= MUCH_FLOWED * self.depth and abs(sent - self.depth) <= AS_MUCH * self.depth
+        return length_s if is_window else None
 
     def _is_busy(self, now_s: float) -> bool:
         """Whether so much was taken lately that a refusal may be about it."""
@@ -240,19 +283,20 @@ class Bucket:
             self.windows_refuted_until_s = now_s + REFUTED_S
             self.set_level(0.0, now_s)
 
-    def _doubt_flow(self, length_s: float, retry_after_s: float, now_s: float) -> None:
+    def _doubt_flow(self, length_s: float, is_empty: bool, now_s: float) -> None:
         """Whether what was taken comes back all at once: how long after the burst that filled it?"""
         burst = self.burst
+        if is_empty and self.depth_known and length_s <= SHORT_WINDOW_S:
+            burst.length_s = length_s  # headers may have shown more than the first refusal
         is_again = now_s - burst.refused_at_s <= SUPPORTED_WITHIN_S
         if not is_again:
             burst.length_s, burst.supports = length_s, 0
         elif burst.is_blocked():
-            burst.length_s = min(burst.length_s, length_s)
+            burst.length_s = length_s
         if is_again and (burst.is_blocked() or (burst.length_s <= SHORT_WINDOW_S and self._is_busy(now_s))):
             burst.supports += 1
-        is_told = retry_after_s > DATED_S and retry_after_s > 0.5 * burst.length_s
         is_short = burst.length_s <= SHORT_WINDOW_S
-        if is_told or burst.supports >= (SUPPORTS if not is_short else 1):
+        if burst.supports >= (SUPPORTS if not is_short else 1):
             self.count_in_windows(burst.length_s, now_s)
 
     def count_in_windows(self, length_s: float, now_s: float) -> Window:
@@ -340,6 +384,20 @@ class Bucket:
             self.slot_s, self.sent = start_s, 0.0
         self.sent += cost
 
+    def take_unheld(self, amount: float, sent: History, now_s: float) -> None:
+        """What was sent before its process knew of the limit, less what is known to be refused.
+
+        `sent` is all that windows count of it: `amount` leaves out what the first answer knew.
+        """
+        self.full_at_s = max(self.full_at_s, now_s) + amount / self.rate()
+        self.burst.take_unheld(sent, self.per_s, self.taken)
+
+    def give_back_unheld(self, amount: float, sent_at_s: float) -> None:
+        """It was refused."""
+        self.burst.log.take_back(amount, sent_at_s)
+        self.burst.base += amount
+        self.give_back(amount, sent_at_s)
+
     def in_transit(self, now_s: float) -> float:
         """What the provider may not have seen yet of the calls that started."""
         age_s = now_s - self.slot_s
@@ -373,6 +431,15 @@ class Bucket:
         self.set_level(level, now_s)
         if self.window is not None:
             self.window.most = per_s * self.window.length_s
+
+    def deepen(self, remaining: float | None, now_s: float) -> None:
+        """So much was there once: that is all that is certain of it."""
+        if remaining is None or now_s < self.refuted_until_s or self.window is not None:
+            return
+        self.most_seen = max(self.most_seen, remaining)
+        if remaining > self.depth:
+            self.regrade(self.per_s, remaining, now_s)
+            self.depth_known = True
 
     def compare(
         self,
@@ -452,8 +519,9 @@ class Bucket:
             self.set_level(self.depth - max(0.0, self.burst.over_s - now_s) * self.per_s, now_s)
             return True
         trial.empty = trial.empty + 1 if remaining < WHOLE else 0
-        is_due = now_s >= trial.again_at_s and trial.empty >= TIMES_SEEN
-        if is_due and self.others_per_s > TRIED_SHARE * self.per_s:
+        is_shared = trial.empty >= TIMES_SEEN and self.others_per_s > TRIED_SHARE * self.per_s
+        is_still = trial.empty > 0 and self._has_not_flowed_in_for_s(now_s) is not None
+        if now_s >= trial.again_at_s and (is_shared or is_still):
             trial.ends_at, trial.served = self.taken + TRIED_S * self.per_s, 0
             level = self.level(now_s)
             self.others_per_s = 0.0

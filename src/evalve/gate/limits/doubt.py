@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evalve.gate.limits.history import History
+from evalve.gate.limits.history import LONGEST_S, History
 
 REFUSED = 3
 """What a refusal counts for: with more than one refused of three, the score rises."""
@@ -47,6 +47,11 @@ class Doubt:
     immune_for_s: float = IMMUNE_S
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process has sent that no limit held back."""
+
+    def note_unheld(self, holder: str, sent: History, now_s: float) -> None:
+        """What others sent so long ago that nobody counts it is forgotten: their processes may be gone."""
+        lately = {name: each for name, each in self.unheld.items() if each.sum_after(now_s - LONGEST_S)}
+        self.unheld = {**lately, holder: sent}
 
     def note_sent(self, at_s: float) -> None:
         if len(self.sent) < MOST_SENT:

@@ -38,6 +38,10 @@ class History:
         """Written out, because a copy is made for every call that no limit holds."""
         return History([part[:] for part in self.parts], self.part_s, self.began_s)
 
+    def times(self, amount: float) -> History:
+        """So much for each that was counted."""
+        return History([[last_s, count * amount] for last_s, count in self.parts], self.part_s, self.began_s)
+
     def take_back(self, amount: float, sent_at_s: float) -> None:
         """It was sent then, and was refused."""
         for part in self.parts:

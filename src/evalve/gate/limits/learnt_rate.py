@@ -154,9 +154,9 @@ class LearntRate:
     """What each process sent before any of this was known."""
 
     @classmethod
-    def suspected(cls, per_s: float, share: float, now_s: float) -> LearntRate:
+    def suspected(cls, per_s: float, share: float, unheld: dict[str, History], now_s: float) -> LearntRate:
         """Single refusals, of that share: a little less is tried, to see whether they become fewer."""
-        rate = cls(SUSPECTED_SHARE * per_s, now_s, per_s, per_s, per_s, is_suspicion=True)
+        rate = cls(SUSPECTED_SHARE * per_s, now_s, per_s, per_s, per_s, is_suspicion=True, unheld=unheld)
         rate.suspected_share = share
         rate.stepped_at_s = rate.known_at_s = rate.counted_from_s = now_s
         return rate

@@ -138,7 +138,7 @@ class Limiter:
                 refusal = replace(refusal, in_flight=scope.in_flight, in_a_row=in_a_row)
             settlement = Settlement(
                 booked=permit.cost if permit.booked else {},
-                actual=actual if permit.booked else {},
+                actual=actual if permit.booked or refusal is None else permit.cost,
                 started_at_s=permit.started_at_s,
                 stated=stated or {},
                 answered=stated is not None,
@@ -357,6 +357,7 @@ class Limiter:
             if scope.limited:
                 scope.known = True
                 with self._lock:
+                    scope.open(self._state.now_s())
                     scope.settlements.append(
                         Settlement({}, {}, self._state.now_s(), unheld=scope.unheld.copy())
                     )

@@ -148,10 +148,12 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
             started_at_s=settlement.started_at_s,
         )
     if settlement.answered:
-        state.observe(settlement.stated, now_s, _sent(settlement))
+        state.observe(settlement.stated, now_s, _sent(settlement), was_held=settlement.unheld is None)
     refusal = settlement.refusal
-    if settlement.unheld is not None and not state.stated:
-        state.note_unheld(holder, settlement.unheld)
+    if settlement.unheld is not None:
+        state.note_unheld(
+            holder, settlement.unheld, settlement.actual, sent_at_s=settlement.started_at_s, now_s=now_s
+        )
     if settlement.answered and refusal is None:
         state.note_served(settlement.sent, settlement.started_at_s, now_s)
     if refusal is not None and refusal.dimension == "concurrency":
@@ -166,7 +168,9 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
     sent_at_s, retry_after_s = settlement.started_at_s, refusal.retry_after_s
     is_short = retry_after_s <= SHORT_S
     cost = settlement.booked or {"requests": 1.0}
-    if state.refuse(refusal.dimension, settlement.stated, settlement.sent, cost, retry_after_s, now_s):
+    if state.refuse(
+        refusal.dimension, settlement.stated, settlement.sent, cost, sent_at_s, retry_after_s, now_s
+    ):
         return
     if state.refute(refusal.dimension, settlement.stated, cost, sent_at_s, now_s) and is_short:
         return  # calls go on at the rate, from an empty bucket

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalve.contracts import EvaluationInfo, Observation
-from evalve.metrics import as_number
-from evalve.records import failed_in_words
+from evalve.metrics import as_number, is_higher_better
+from evalve.records import Score, failed_in_words
 from evalve.show import figures
 from evalve.show.tables import Column, fits, table, visible
 from evalve.statistics import ClusteredSums, pass_hat_k
@@ -49,7 +49,8 @@ class PassCounting:
         self._of_sample: dict[str, tuple[int, int]] = {}
         self._counts: dict[str, Counter[tuple[int, int]]] = {}
         self._unfit: set[str] = set()
-        """Evaluators with several scores in one run, or with numbers: whether a run is right is not said."""
+        """Evaluators with several scores in one run, with numbers, or of which less is better: whether a run
+        is right is not said."""
 
     def add(self, observation: Observation) -> None:
         sample_id, repeat, scores = observation
@@ -60,7 +61,7 @@ class PassCounting:
         self._repeats = max(self._repeats, repeat + 1)
         seen: set[str] = set()
         for score in scores:
-            if score.name in seen or (score.value is not None and as_number(score.value) not in (0, 1)):
+            if score.name in seen or not _says_right(score):
                 self._unfit.add(score.name)
             seen.add(score.name)
             if score.value is not None and score.name not in self._unfit:
@@ -82,6 +83,12 @@ class PassCounting:
             if name not in self._unfit
         }
         return Passes(self._repeats, self._samples, by_evaluator)
+
+
+def _says_right(score: Score) -> bool:
+    """Whether true means right; what has no value says nothing else."""
+    is_yes_or_no = score.value is None or as_number(score.value) in (0, 1)
+    return is_yes_or_no and is_higher_better(score.metrics)
 
 
 def _pass_hat(counts: Mapping[tuple[int, int], int], k: int) -> PassHat:

@@ -15,7 +15,7 @@ from evalve.errors import NotFound, StorageError
 from evalve.options import suggestion
 from evalve.records import Failure, Record, Score
 from evalve.show import figures
-from evalve.show.exporting import export_row
+from evalve.show.exports.exporting import export_row
 from evalve.show.finding import evaluations_of, experiment_named
 from evalve.show.overview import repeats_of
 from evalve.show.sample.conversation import conversation_lines, is_conversation

@@ -16,6 +16,8 @@ def test_clients_are_led_to_the_gateway_past_any_proxy() -> None:
     assert set_["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9/t/evalve-token/anthropic"
     assert set_["OPENAI_BASE_URL"] == "http://127.0.0.1:9/t/evalve-token/openai/v1"
     assert set_["GOOGLE_GEMINI_BASE_URL"] == "http://127.0.0.1:9/t/evalve-token/gemini"
+    assert set_["CEREBRAS_BASE_URL"] == "http://127.0.0.1:9/t/evalve-token/cerebras"
+    assert set_["OLLAMA_HOST"] == "http://127.0.0.1:9/t/evalve-token/ollama"
     assert set_["NO_PROXY"] == "intranet,127.0.0.1,localhost"
     assert "AZURE_OPENAI_ENDPOINT" not in set_
     assert not [name for name in set_ if "KEY" in name]

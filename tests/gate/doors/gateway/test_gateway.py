@@ -448,7 +448,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_loses_nothing_that
 
 
 async def test_a_client_whose_patience_ends_gets_the_call_that_is_under_way_when_it_asks_again() -> None:
-    slow = Behaviour(answers=["Hello."], latency=Latency(median_s=1.5), keys=KEYS)
+    slow = Behaviour(answers=["Hello."], latency=Latency(median_s=5.0), keys=KEYS)
     with gateway_to(slow, mode="off") as world:
         async with world.gateway.lender().lend(world.sample()) as lease, http() as client:
             url = lease.base_url("openai") + "/v1/chat/completions"

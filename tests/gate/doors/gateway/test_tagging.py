@@ -20,6 +20,7 @@ from evalve.contracts import SAMPLE, SampleContext
 from evalve.gate.doors.gateway.leases import Tag
 from evalve.gate.doors.gateway.tagging import tagging
 from evalve.gate.doors.transport import async_http_client, http_client
+from evalve.simulator import Behaviour, Simulator
 from gateway_world import REAL_KEY, World, gateway_to
 from loopback import PassThrough
 
@@ -28,14 +29,15 @@ BODY = {"model": "gpt-x", "messages": ASK}
 
 
 @contextmanager
-def tagging_world() -> Iterator[World]:
+def tagging_world(left: list[tuple[str, str]] | None = None) -> Iterator[World]:
+    """What leaves for elsewhere is added to `left`."""
     with gateway_to(mode="off") as world:
 
         def tag_for(host: str | None, port: int | None) -> Tag | None:
             sample = SAMPLE.get()
             return world.gateway.tag(sample) if sample is not None and port == world.gateway.port else None
 
-        with tagging(tag_for):
+        with tagging(tag_for, lambda method, url: None if left is None else left.append((method, url))):
             yield world
 
 
@@ -133,6 +135,32 @@ async def test_a_client_that_passes_the_gate_already_leaves_it_to_the_gateway() 
         assert gate.requests == []
         assert gate.passed == []
         assert sample.calls.requests == 1
+
+
+@pytest.mark.parametrize("send", [by_httpx, by_httpx2_at_once, by_urllib])
+async def test_what_goes_elsewhere_is_told(send: Callable[[str], Any]) -> None:
+    left: list[tuple[str, str]] = []
+    async with Simulator(Behaviour(answers=["Hello."])) as elsewhere:
+        url = f"{elsewhere.url}/v1/chat/completions"
+        with tagging_world(left) as world:
+            await under(world.sample(), lambda: send(url))
+            await under(
+                world.sample(), lambda: send(world.process.base_url("openai") + "/v1/chat/completions")
+            )
+    assert left == [("POST", url)]
+
+
+async def test_a_client_that_passes_the_gate_goes_nowhere_else() -> None:
+    left: list[tuple[str, str]] = []
+    gate = PassThrough()
+    async with Simulator(Behaviour(answers=["Hello."])) as elsewhere:
+        url = f"{elsewhere.url}/v1/chat/completions"
+        with tagging_world(left), http_client(gate) as plain:
+            await asyncio.to_thread(lambda: plain.post(url, json=BODY))
+            async with async_http_client(gate, library="httpx") as client:
+                await client.post(url, json=BODY)
+    assert len(gate.requests) == 2
+    assert left == []
 
 
 async def test_a_tag_is_forgotten_with_its_call() -> None:

@@ -52,11 +52,27 @@ def test_the_usual_providers_are_there_without_a_word_and_azure_where_it_is_set(
         "gemini": "https://generativelanguage.googleapis.com",
         "groq": "https://api.groq.com",
         "cohere": "https://api.cohere.com",
+        "cerebras": "https://api.cerebras.ai",
         "ollama": "http://127.0.0.1:11434",
         "local": "http://local/v1",
     }
     azure = upstreams_from({"AZURE_OPENAI_ENDPOINT": "https://x.azure.example"})["azure"]
     assert azure.base_url == "https://x.azure.example"
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("127.0.0.1:12345", "http://127.0.0.1:12345"),
+        ("gpu-box", "http://gpu-box:11434"),
+        ("gpu-box/path", "http://gpu-box:11434/path"),
+        ("[::1]", "http://[::1]:11434"),
+        (":8080", "http://127.0.0.1:8080"),
+        ("https://ollama.example", "https://ollama.example"),
+    ],
+)
+def test_ollamas_host_is_read_as_its_clients_read_it(said: str, url: str) -> None:
+    assert upstreams_from({"OLLAMA_HOST": said})["ollama"].base_url == url
 
 
 def test_models_add_servers_each_with_its_own_key_that_does_not_show_itself() -> None:

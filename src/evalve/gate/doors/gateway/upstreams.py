@@ -49,6 +49,8 @@ class KnownProvider:
     suffix: str = ""
     """What its clients expect at the end of a base URL."""
     version: str = ""
+    takes_bare_host: bool = False
+    """Whether the variable may have a host alone, with the usual port unless it says another."""
 
 
 KNOWN = (
@@ -75,7 +77,13 @@ KNOWN = (
     KnownProvider("azure", "", ("AZURE_OPENAI_ENDPOINT",), (("AZURE_OPENAI_API_KEY", "api-key"),)),
     KnownProvider("groq", "https://api.groq.com", ("GROQ_BASE_URL",), (("GROQ_API_KEY", "authorization"),)),
     KnownProvider("cohere", "https://api.cohere.com", ("CO_API_URL",), (("CO_API_KEY", "authorization"),)),
-    KnownProvider("ollama", "http://127.0.0.1:11434"),
+    KnownProvider(
+        "cerebras",
+        "https://api.cerebras.ai",
+        ("CEREBRAS_BASE_URL",),
+        (("CEREBRAS_API_KEY", "authorization"),),
+    ),
+    KnownProvider("ollama", "http://127.0.0.1:11434", ("OLLAMA_HOST",), takes_bare_host=True),
     KnownProvider(LOCAL, LOCAL_URL),
 )
 
@@ -91,6 +99,8 @@ def _from_environment(known: KnownProvider, environ: Mapping[str, str]) -> Upstr
     url = urls[0] if urls else known.usual_url
     if not url:
         return None
+    if known.takes_bare_host and "://" not in url:
+        url = _with_usual_port(url, known.usual_url)
     key = next(((name, header) for name, header in known.keys if environ.get(name, "").strip()), None)
     variable, header = key or (known.keys[0] if known.keys else (None, None))
     return Upstream(
@@ -101,6 +111,13 @@ def _from_environment(known: KnownProvider, environ: Mapping[str, str]) -> Upstr
         variable if url == known.usual_url else None,
         known.version,
     )
+
+
+def _with_usual_port(host: str, usual_url: str) -> str:
+    usual = urlsplit(usual_url)
+    parts = urlsplit(f"//{usual.hostname}{host}" if host.startswith(":") else f"//{host}")
+    port = "" if parts.port else f":{usual.port}"
+    return f"{usual.scheme}://{parts.netloc}{port}{parts.path}"
 
 
 def _from_models(models: Any, environ: Mapping[str, str]) -> Iterator[Upstream]:

@@ -1,0 +1,1 @@
+"""What the verbs about calls tell: limits, cache, batches, gateway."""

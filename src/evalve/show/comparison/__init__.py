@@ -1,0 +1,1 @@
+"""Two experiments, or two variants, beside each other."""

@@ -1,0 +1,1 @@
+"""Records for other programs: rows, tables, Markdown."""
