@@ -53,6 +53,8 @@ class Habits:
     dimension: Dimension = "requests"
     size: float = 1.0
     seed: int = 7
+    phase_s: float = 0.0
+    """How long ago its window began when the first call comes, where it ends for all at once."""
     seen: list[tuple[float, bool]] = field(default_factory=list, init=False)
     _level: float = field(default=-1.0, init=False)
     _at_s: float = field(default=0.0, init=False)
@@ -67,6 +69,7 @@ class Habits:
     def __post_init__(self) -> None:
         self._draws = random.Random(self.seed)
         self._latencies = random.Random(self.seed)
+        self._began_s = -self.phase_s
 
     @property
     def depth(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
@@ -18,6 +18,8 @@ LATENCY_S = 0.2
 RATES_PER_S = (1.0, 5.0, 1000 / 60, 40.0)
 LEAST_IN_DEPTH = 5.0
 """Calls: a provider that holds fewer at once is no window, but a rate."""
+BEGUN = 0.4
+"""Of a window that ends for all at once: what is over when the first call comes."""
 SEEDS = range(5)
 LATENCIES_S = ((1.0, 1.0), (3.0, 3.0), (0.5, 10.0))
 """Of answers, as models take them: all the same, or some up to so long."""
@@ -73,6 +75,9 @@ def habits_matrix() -> list[Figure]:
         for retry_after in get_args(RetryAfter):
             habits = Habits(per_s, depth_s, counting, headers, retry_after)
             figures += _held(f"{name}, retry-after {retry_after}", habits, processes)
+            if counting == "fixed" and depth_s > 1.0:
+                begun = replace(habits, phase_s=BEGUN * depth_s)
+                figures += _held(f"{name}, begun before, retry-after {retry_after}", begun, processes)
         if headers != "absent":
             tokens = Habits(per_s * 500.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
             figures += _held(f"{name}, tokens", tokens, processes)

@@ -54,6 +54,23 @@ def test_headers_that_promise_a_minute_of_less_are_refuted(
     held(habits, processes=processes, most_wall=1.10)
 
 
+BEGUN = [(10.0, 3.0), (10.0, 7.0), (60.0, 18.0), (60.0, 28.0)]
+"""Windows, and how long ago they began: a provider's minute is not ours."""
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["whole", "exact", "date"])
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize(("depth_s", "phase_s"), BEGUN)
+def test_a_window_that_began_before_the_run_ends_when_refusals_say_so(
+    depth_s: float, phase_s: float, headers: Headers, retry_after: RetryAfter, processes: int
+) -> None:
+    """37 seconds until its end were taken for a window of 30, and everybody came before it was over."""
+    habits = Habits(20.0, depth_s, "fixed", headers, retry_after, phase_s=phase_s)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
 @pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("latency_s", [1.0, 2.0])
 @pytest.mark.parametrize("headers", ["minute", "bucket", "window"])

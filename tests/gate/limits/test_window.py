@@ -60,3 +60,40 @@ def test_a_refusal_of_one_with_much_room_makes_it_shorter() -> None:
 @pytest.mark.parametrize(("measured_s", "usual_s"), [(0.2, 0.25), (0.9, 1.0), (8.8, 10.0), (64.0, 60.0)])
 def test_providers_count_in_usual_lengths(measured_s: float, usual_s: float) -> None:
     assert usual_length_s(measured_s) == usual_s
+
+
+def ending() -> Window:
+    """Ten in a second, full since 5.1, and told to end at 5.4 and after every second again."""
+    window = a_window((5.1, 4.0))
+    window.end_at(5.4, 5.2)
+    return window
+
+
+def test_a_window_that_ends_for_all_at_once_has_room_for_one_when_it_is_said_to_be_over() -> None:
+    window = ending()
+
+    assert window.earliest_s(1.0) == pytest.approx(5.4)
+    window.take(1.0, 5.4)
+    assert window.earliest_s(1.0) == pytest.approx(5.65)
+
+
+def test_after_some_have_tried_the_others_follow_at_once_and_it_ends_again() -> None:
+    window = ending()
+    for _ in range(8):
+        window.take(1.0, 5.4)
+
+    window.take(1.0, 5.4)
+    assert window.earliest_s(1.0) == pytest.approx(5.4)
+    window.take(1.0, 5.4)
+
+    assert window.earliest_s(1.0) == pytest.approx(6.4)
+
+
+def test_one_that_is_refused_when_it_was_said_to_be_over_slides() -> None:
+    window = ending()
+    window.take(1.0, 5.4)
+
+    window.refused(5.4, 6.0)
+
+    assert window.ends_s is None
+    assert window.earliest_s(1.0) == pytest.approx(6.1)

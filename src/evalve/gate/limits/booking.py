@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.limits.bucket import ASSUMED_BURST_S, DATED_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.limits.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History, together
 from evalve.gate.limits.learnt_rate import LearntRate
 from evalve.gate.limits.period import MINUTE_S, Period
 from evalve.gate.limits.places import OFFERED_FOR_S, Line, ShownCeiling
+from evalve.gate.limits.told_window import DATED_S
 from evalve.gate.limits.window import Window, usual_length_s
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evalve.gate.limits.history import History, together
+from evalve.gate.limits.told_window import DATED_S, HALF_FULL, told_window
 from evalve.gate.limits.window import SHORTEST_S, Window, usual_length_s
 from evalve.gate.messages import Stated
 
@@ -60,13 +61,6 @@ REFUTED_S = 600.0
 """For how long headers are not believed that were refuted; the next time twice as long."""
 SUPPORTS, SUPPORTED_WITHIN_S = 2, 30.0
 """Refusals that it takes to count in windows, and how far apart they may be."""
-DATED_S = 2.0
-"""Up to so much is added to when calls are welcome again, where it is told by a date in whole seconds."""
-ROUNDED_S = 1.0
-"""… or in whole seconds."""
-HALF_FULL = 0.5
-"""Of a window that a long `retry-after` tells, sent by us. Where it is less, and headers do not say that
-nothing remains, it tells of something else."""
 MUCH_FLOWED, AS_MUCH = 0.25, 0.1
 """Of a bucket: what should have flowed in, and how exactly what was sent is all that a window holds."""
 WINDOW_SHARE = 0.03
@@ -226,13 +220,24 @@ class Bucket:
         if self.trial.ends_at is not None:
             self.trial.fail(now_s)
         if self.window is not None:
-            self._refuse_in_window(self.window, sent, now_s)
+            self._refuse_in_window(self.window, sent, retry_after_s, now_s)
         elif now_s >= self.windows_refuted_until_s:
             shown_s = self._has_not_flowed_in_for_s(now_s) if is_empty else None
-            told_s = self._told_length_s(sent, served, cost, retry_after_s, now_s)
-            if told_s is not None and (is_empty or served >= HALF_FULL * told_s * self.per_s):
-                shown_s = told_s
-            if shown_s is not None:
+            told = None
+            if retry_after_s > cost / self.per_s + DATED_S:
+                told = told_window(
+                    burst.log,
+                    self.per_s,
+                    refused=burst.refused,
+                    sent_at_s=sent.at_s,
+                    welcome_s=now_s + retry_after_s,
+                    is_whole=float(retry_after_s).is_integer(),
+                )
+            if told is not None and (is_empty or served >= HALF_FULL * told.length_s * self.per_s):
+                window = self.count_in_windows(told.length_s, now_s)
+                if told.ends_s is not None:
+                    window.end_at(told.ends_s, now_s)
+            elif shown_s is not None:
                 self.count_in_windows(shown_s, now_s)
             else:
                 self._doubt_flow(self._length_s(served, is_empty, now_s), is_empty, now_s)
@@ -246,18 +251,6 @@ class Bucket:
         if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
             return (depth + self.usual_cost) / self.per_s
         return max(served, depth if is_empty else 0.0) / self.per_s
-
-    def _told_length_s(
-        self, sent: Sent, served: float, cost: float, retry_after_s: float, now_s: float
-    ) -> float | None:
-        """How long a window is in which there is room again only then: no bucket takes so long to fill."""
-        if retry_after_s <= cost / self.per_s + DATED_S:
-            return None
-        log = self.burst.log
-        first_s = log.first_after(-math.inf)
-        over_s = now_s + retry_after_s - (ROUNDED_S if float(retry_after_s).is_integer() else 0.0)
-        surely_served = served - log.sum_after(sent.at_s - IN_TRANSIT_S)
-        return max(surely_served / self.per_s, over_s - (now_s if first_s is None else first_s))
 
     def _has_not_flowed_in_for_s(self, now_s: float) -> float | None:
         """How long a window is that holds just what was sent, where a bucket would hold much more by now."""
@@ -274,10 +267,11 @@ class Bucket:
         lately = self.burst.log.sum_after(now_s - BUSY_S)
         return lately >= BUSY_SHARE * BUSY_S * self.per_s
 
-    def _refuse_in_window(self, window: Window, sent: Sent, now_s: float) -> None:
+    def _refuse_in_window(self, window: Window, sent: Sent, retry_after_s: float, now_s: float) -> None:
         if sent.at_s < window.since_s:
             return
-        window.refused(sent.at_s)
+        is_told = retry_after_s > DATED_S
+        window.refused(sent.at_s, now_s + retry_after_s if is_told else None)
         if window.surprises >= MOST_SURPRISES or now_s < window.on_trial_until_s:
             self.window = None
             self.windows_refuted_until_s = now_s + REFUTED_S

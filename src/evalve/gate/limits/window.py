@@ -22,6 +22,12 @@ NEARLY_FULL = 0.8
 MUCH_WASTED = 0.9
 """Of what a window holds: what fits wholly, if it is less."""
 
+LEAST_OF = 0.95
+"""What was measured may be so much too long: calls arrive later than they were sent."""
+TRY_S, MOST_TRIES = 0.25, 8
+"""After a window is first said to be over, so many calls try whether it is: the second so long after the
+first, and then each sooner than the one before."""
+
 SHORTEST_S = 0.25
 USUAL_S = (SHORTEST_S, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 
@@ -29,6 +35,11 @@ USUAL_S = (SHORTEST_S, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 def usual_length_s(measured_s: float) -> float:
     """The length that a provider is likely to count in: what was measured misses what was under way."""
     return min(USUAL_S, key=lambda usual_s: abs(math.log(usual_s / measured_s)))
+
+
+def least_usual_length_s(at_least_s: float) -> float:
+    """The shortest length that a provider is likely to count in, of those that are no shorter."""
+    return next((usual_s for usual_s in USUAL_S if usual_s >= LEAST_OF * at_least_s), USUAL_S[-1])
 
 
 @dataclass(slots=True)
@@ -48,6 +59,10 @@ class Window:
     """A refusal before that refutes it."""
     usual_cost: float = 1.0
     """What a call takes of it, on average."""
+    ends_s: float | None = None
+    """When it ends for all at once, and after every length again; `None` where it slides, or nobody told."""
+    tries: int | None = None
+    """Calls since it was first said to be over, until it is believed."""
 
     def __post_init__(self) -> None:
         self.slack_s = self.slack_s or min(SLACK_S, FIRST_SLACK * self.length_s)
@@ -62,6 +77,8 @@ class Window:
 
         For more than fits at all, when the window is empty.
         """
+        if self.ends_s is not None:
+            return self._earliest_of_fixed_s(cost, self.ends_s)
         free_s, missing = (
             self.taken[-1][0] if self.taken else 0.0,
             sum(amount for _, amount in self.taken) + cost - self.most,
@@ -73,16 +90,41 @@ class Window:
             missing -= amount
         return free_s
 
+    def _earliest_of_fixed_s(self, cost: float, ends_s: float) -> float:
+        last_s = self.taken[-1][0] if self.taken else 0.0
+        begun_s = self._begun_s(last_s, ends_s)
+        free_s = last_s
+        if self.used(last_s) + cost > self.most + 1e-9:
+            free_s = begun_s + self.length_s + self.slack_s
+        if self.tries and last_s >= ends_s:
+            free_s = max(free_s, last_s + TRY_S / self.tries)
+        return free_s
+
+    def _begun_s(self, at_s: float, ends_s: float) -> float:
+        """When the window began that holds then."""
+        return ends_s + math.floor((at_s - ends_s) / self.length_s) * self.length_s
+
+    def end_at(self, ends_s: float, now_s: float) -> None:
+        """It was told when it ends for all at once; until then there is no room."""
+        self.ends_s, self.tries = ends_s, 0
+        self.fill(now_s)
+
     def take(self, cost: float, start_s: float) -> None:
+        if self.tries is not None and self.ends_s is not None and start_s >= self.ends_s:
+            self.tries = self.tries + 1 if self.tries < MOST_TRIES else None
         over_s = start_s - self.length_s - self.slack_s
         while self.taken and self.taken[0][0] <= over_s:
             del self.taken[0]
         part_s = self.length_s / SLOTS
-        if self.taken and start_s // part_s <= self.taken[-1][0] // part_s:
+        if self.taken and start_s // part_s <= self.taken[-1][0] // part_s and not self._is_over(start_s):
             self.taken[-1][0] = max(self.taken[-1][0], start_s)
             self.taken[-1][1] += cost
         else:
             self.taken.append([start_s, cost])
+
+    def _is_over(self, start_s: float) -> bool:
+        """Whether it has ended for all since the last call."""
+        return self.ends_s is not None and self.taken[-1][0] < self._begun_s(start_s, self.ends_s)
 
     def give_back(self, amount: float, started_at_s: float) -> None:
         """Of what started then; a negative amount takes more."""
@@ -100,15 +142,28 @@ class Window:
             self.take(missing, now_s)
 
     def used(self, at_s: float) -> float:
-        """Within the length that ends there."""
+        """Within the length that ends there, or since it last ended for all."""
         until_s = at_s + self.length_s / SLOTS  # the last part may go on beyond it
-        return sum(amount for last_s, amount in self.taken if at_s - self.length_s < last_s <= until_s)
+        after_s = at_s - self.length_s
+        if self.ends_s is not None:  # calls that started just before may have arrived after it
+            after_s = self._begun_s(at_s, self.ends_s) - self.slack_s
+        return sum(amount for last_s, amount in self.taken if after_s < last_s <= until_s)
 
-    def refused(self, sent_at_s: float) -> None:
-        """A call that there was room for.
+    def refused(self, sent_at_s: float, told_s: float | None = None) -> None:
+        """A call that there was room for; `told_s` is when calls are welcome again, if that was told.
 
         A shorter window keeps within a longer one too, and only makes its bursts smaller.
         """
+        if self.ends_s is not None:
+            if sent_at_s < self.ends_s:
+                return
+            if self.tries is None and told_s is not None:
+                self.ends_s = told_s
+                self.fill(sent_at_s)
+                return
+            self.ends_s, self.tries, self.since_s = None, None, sent_at_s
+            self.fill(sent_at_s)
+            return
         if sent_at_s < self.since_s + self.length_s:
             return
         used = self.used(sent_at_s)
