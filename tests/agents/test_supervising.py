@@ -384,6 +384,7 @@ async def _child_of(pid: int) -> int:
 async def test_what_an_earlier_crash_left_is_ended_at_the_next_start(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
+    """Another test's supervisor that starts right then may do it before this one's."""
     process = owner(tmp_path)
     left = await number_in(tmp_path / "left")
     supervisor_pid = int(_marker_of(left).split(".")[1])
@@ -391,7 +392,6 @@ async def test_what_an_earlier_crash_left_is_ended_at_the_next_start(
     os.kill(supervisor_pid, signal.SIGKILL)
     process.kill()
     process.wait()
-    assert not is_gone(left)
     await supervisor.run(order(tmp_path, ["true"]), Watch())
     await eventually(lambda: is_gone(left))
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from evalve.contracts import LiveProgress, RunInfo, RunningStore, Store, Tally
-from evalve.runner.telling import as_progress, telling_progress
+from evalve.contracts import LiveProgress, RunInfo, RunningAgent, RunningStore, Store, Tally
+from evalve.runner.telling import agents_in_words, as_progress, telling_progress
 from evalve.storage import open_store
 from evalve.testing import run_in_virtual_time
 from running import rows, run, runnable
@@ -74,6 +74,15 @@ def test_progress_has_the_numbers_and_the_words_of_the_tally() -> None:
     assert (progress.skipped, progress.in_flight, progress.limit) == (4, 5, 6)
     assert (progress.waiting, progress.held_by, progress.spent) == ({"retry": 2}, "requests 99%", "0.1 USD")
     assert progress.stopping
+
+
+def test_agents_in_words_count_those_that_are_just_being_started() -> None:
+    tally = Tally("exp", "eval_x", started_s=0.0)
+    assert agents_in_words(tally) == ""
+    tally.agents[1] = RunningAgent("claude", "1")
+    assert agents_in_words(tally) == "1 agent has been running for 0 s"
+    tally.agents[2] = RunningAgent("claude", "2", started_s=time.monotonic() - 120.5)
+    assert agents_in_words(tally) == "2 agents are running, the longest for 2 min"
 
 
 def test_a_run_can_be_followed_while_it_goes_on_and_not_afterwards(store: Store) -> None:

@@ -56,9 +56,9 @@ def as_progress(run: RunInfo, tally: Tally) -> LiveProgress:
 
 
 def agents_in_words(tally: Tally) -> str:
-    """`3 agents are running, the longest for 12 min`; empty where none is."""
+    """`3 agents are running, the longest for 12 min`; empty where none is. One that starts counts, too."""
     now_s = time.monotonic()
-    ran_s = [now_s - agent.started_s for agent in list(tally.agents.values()) if agent.started_s is not None]
+    ran_s = [now_s - (agent.started_s or now_s) for agent in list(tally.agents.values())]
     if not ran_s:
         return ""
     longest = f"{max(ran_s):.0f} s" if max(ran_s) < 60 else f"{max(ran_s) / 60:.0f} min"
