@@ -720,3 +720,36 @@ def test_an_item_that_a_signal_fails_inside_a_sample_ends_and_no_sample_has_fail
     assert "Failed: took too long" in ended.all
     assert [record["failure"] for record in project.records("x")] == [None, None]
     assert project.values("x") == {"eval_slow": [0], "eval_then": [1]}
+
+
+def test_a_program_that_goes_on_after_pytest_is_not_ended_for_what_a_sample_left_behind(
+    project: Project,
+) -> None:
+    project.write(
+        "eval_slow.py",
+        """
+        import asyncio
+        from evalve import foreach
+
+        @foreach("n", [1])
+        async def eval_slow(n):
+            await asyncio.sleep(60)
+        """,
+    )
+    project.write("conftest.py", "from evalve.runner import leaving\nleaving.PATIENCE_S = 0.1\n")
+    project.write(
+        "script.py",
+        """
+        import time
+        import pytest
+
+        pytest.main(["-q", "eval_slow.py", "--timeout", "0.1"])
+        time.sleep(1)
+        print("still here")
+        """,
+    )
+
+    ended = project.python("script.py")
+
+    assert "still here" in ended.out
+    assert "left behind" not in ended.err

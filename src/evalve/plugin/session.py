@@ -9,7 +9,6 @@ import logging
 import os
 import shlex
 import tempfile
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -38,7 +37,7 @@ from evalve.plugin.workers import Controller, Workers
 from evalve.reading.claims import Claims
 from evalve.reading.readings import Readings
 from evalve.runner.evaluation import Outcome
-from evalve.runner.leaving import PATIENCE_S, end_without_threads
+from evalve.runner.leaving import PATIENCE_S, let_program_end_with
 from evalve.runner.terminating import EndsAll, taking_gentle
 from evalve.secrecy import Environment
 from evalve.show import figures
@@ -216,9 +215,7 @@ class EvalveSession:
     def close(self) -> None:
         if any(one["interrupted"] or "timeout" in one["failures"] for one in self.told.values()):
             # a thread that a sample left behind would keep the process, however long its function takes
-            threading.Thread(
-                target=lambda: end_without_threads(self._exitstatus), name="evalve-end", daemon=True
-            ).start()
+            let_program_end_with(self._exitstatus)
         if self._runner is not None:
             self._runner.close()
         self._scope.close()

@@ -217,6 +217,21 @@ def _end_without_left(ends: threading.Event) -> None:
     end_without_threads(code)
 
 
+def let_program_end_with(code: int) -> None:
+    """When the program ends, nobody waits for long for whatever thread there still is.
+
+    Not before: it may be a worker of xdist that waits for the others, or go on after `pytest.main`.
+    """
+    ends = threading.Event()
+    threading._register_atexit(ends.set)  # type: ignore[attr-defined]
+
+    def end() -> None:
+        ends.wait()
+        end_without_threads(code)
+
+    threading.Thread(target=end, name="evalve-end", daemon=True).start()
+
+
 def end_without_threads(code: int) -> NoReturn:
     """A while later, unless the process has ended by itself. To be called in a daemon thread."""
     threading.Event().wait(PATIENCE_S)
