@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evalve.contracts import EvaluationSpec, RunInfo
+from evalve.contracts import EvaluationSpec, RecordDraft, RunInfo
+from evalve.records import Sample
 from evalve.storage import open_store
 from evalve.storage.spending import SpendingNotes
 
@@ -19,6 +21,19 @@ SPEC = EvaluationSpec(
 
 def a_run(evaluation_id: int, run_id: str = "one") -> RunInfo:
     return RunInfo(run_id, evaluation_id, "2026-01-01T00:00:00+00:00", None, "running", {}, {}, None, {}, {})
+
+
+def a_record(evaluation_id: int, run_id: str = "one") -> RecordDraft:
+    sample = Sample("s1", 0, {}, "{}")
+    started_at = "2026-01-01T00:00:01+00:00"
+    return RecordDraft(
+        evaluation_id, sample, 0, "done", "[]", None, None, None, started_at, 0.5, 0.5, 1, None, run_id
+    )
+
+
+class Unheard:
+    def committed(self, drafts: Sequence[RecordDraft], error: BaseException | None) -> None:
+        """Nobody waits for it."""
 
 
 def test_what_is_noted_last_counts(tmp_path: Path) -> None:
@@ -48,6 +63,23 @@ async def test_a_run_that_was_killed_has_what_was_noted_in_its_report(tmp_path: 
 
         (run,) = store.runs(evaluation_id)
         assert run.report == {"may_have_cost_usd": 0.75}
+
+
+async def test_what_was_noted_counts_after_the_next_run_has_said_when_the_killed_one_ended(
+    tmp_path: Path,
+) -> None:
+    with closing(open_store(tmp_path / "evalve.db")) as killed:
+        evaluation_id = await killed.open_evaluation(SPEC)
+        await killed.begin_run(a_run(evaluation_id))
+        killed.noting_spending(a_run(evaluation_id))(0.75)
+        killed.add(a_record(evaluation_id), Unheard())
+
+    with closing(open_store(tmp_path / "evalve.db")) as store:
+        await store.begin_run(a_run(evaluation_id, "two"))
+
+        first, second = store.runs(evaluation_id)
+        assert first.ended_at is not None
+        assert [first.report, second.report] == [{"may_have_cost_usd": 0.75}, {}]
 
 
 @pytest.mark.parametrize("way", ["ended", "forgotten", "deleted"])

@@ -251,10 +251,10 @@ class SqliteStore:
         """Oldest first."""
         with self._database.reading() as connection:
             runs = read_runs(connection, evaluation_id)
-        return [run if run.ended_at is not None else self._with_spending(run) for run in runs]
+        return [run if run.report else self._with_spending(run) for run in runs]
 
     def _with_spending(self, run: RunInfo) -> RunInfo:
-        """One that was killed, or goes on, has no report."""
+        """One that was killed, or goes on, has no report; a later run says when a killed one ended."""
         notes = self._database.spending
         usd = None if notes is None else notes.noted_usd(run.id)
         return run if usd is None else replace(run, report={**run.report, "may_have_cost_usd": usd})
