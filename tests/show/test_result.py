@@ -92,6 +92,18 @@ def test_repr_is_readable(store: Store) -> None:
     ]
 
 
+def test_what_calls_came_to_is_told(store: Store) -> None:
+    calls = {"requests": 2, "input_tokens": 30, "output_tokens": 8, "cost_usd": 0.5, "ungated": 3}
+    record(store, "first", done("s0", exact_match=True), report={"calls": calls})
+
+    result = result_of(store)
+
+    assert (
+        "  calls     2 calls; 30 + 8 tokens; 0.5000 USD; 3 calls passed ungated" in repr(result).splitlines()
+    )
+    assert "<p>calls: 2 calls; 30 + 8 tokens; 0.5000 USD; 3 calls passed ungated</p>" in result._repr_html_()
+
+
 def test_failures_are_counted_by_class_and_skips_apart(store: Store) -> None:
     record(
         store,

@@ -9,7 +9,7 @@ from evalve.records import Record
 from evalve.show import figures
 from evalve.show.breakdown.groups import group_rows
 from evalve.show.breakdown.misses import miss_rows
-from evalve.show.overview import Overview, metric_text, samples_line, skip_reason, time_line
+from evalve.show.overview import Overview, calls_made, metric_text, samples_line, skip_reason, time_line
 from evalve.show.samples import asked, scores_text, status_text
 from evalve.show.tables import shortened, visible
 
@@ -25,6 +25,7 @@ def overview_html(one: Overview, *, verdict: Sequence[str], records: Iterable[Re
         f"<p><b>{escaped(one.label)}</b>: {escaped(one.status)}; {escaped(samples_line(one.info))}; "
         f"{escaped(time_line(one.info))}</p>",
         f"<p>{figures.left_out(one.info.left_out)}</p>" if one.info.left_out else "",
+        *(f"<p>{escaped(who)}: {escaped(made)}</p>" for who, made in _calls(one)),
         table_html(["evaluator", "metric", "value [95% interval]", "samples"], metrics) if metrics else "",
         table_html(["miss", *one.misses], miss_rows(one.misses)) if one.misses else "",
         *(table_html([f"by {each.key}", *each.evaluators], group_rows(each)) for each in one.groups),
@@ -32,6 +33,10 @@ def overview_html(one: Overview, *, verdict: Sequence[str], records: Iterable[Re
         table_html(["sample", "status", "scores or failure", "time", "prompt or row"], map(_cells, records)),
     ]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _calls(one: Overview) -> Iterable[tuple[str, str]]:
+    return ((who.strip(), made) for who, made in figures.calls_by_role(calls_made(one.runs)))
 
 
 def _cells(record: Record) -> list[str]:

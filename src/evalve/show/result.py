@@ -141,7 +141,7 @@ class EvaluationResult:
             metrics=self.metrics,
             failure_kinds=failure_kinds(self._store, self._info),
             skip_reasons=skip_reasons(self._store, self._info),
-            runs=(),
+            runs=self._store.runs(self._info.id),
             misses=breakdown.misses,
             groups=breakdown.groups,
             passes=breakdown.passes,
