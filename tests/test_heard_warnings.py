@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from evalve.gate.ungated import Ungated
 from evalve.plugin.heard_warnings import HeardWarnings
 from evalve.show.pytest_summary import warning_lines
 
@@ -49,3 +50,14 @@ def test_the_same_kind_from_several_processes_is_one_line() -> None:
     warned = [("kind", "first", 2), ["kind", "second", 1], ["other", "third", 1]]
 
     assert list(warning_lines(warned)) == ["warning: first (and 2 more of this kind)", "warning: third"]
+
+
+def test_a_host_that_several_processes_call_ungated_is_told_of_once() -> None:
+    warned = []
+    for url in ("http://a%25/completion", "http://a%25/generate", "http://b/generate"):
+        heard = HeardWarnings()
+        with heard.listening():
+            Ungated().tell(url)
+        warned += heard.taken()
+
+    assert [line.split()[3] for line in warning_lines(warned)] == ["a%25/completion", "b/generate"]

@@ -77,22 +77,24 @@ class Ungated:
             if host in self._hosts:
                 return
             self._hosts.add(host)
-        scheme, path = urlsplit(url).scheme, _shown(urlsplit(url).path)
+        scheme, path = urlsplit(url).scheme, urlsplit(url).path
+        # warnings of all processes are gathered by their template: it has the host in it, and not the path
+        host = host.replace("%", "%%")
         limiter = f'evalve.limiter("openai-compatible/NAME@{scheme}://{host}")'
         if is_past_gateway:
             told = (
-                f"calls to {host}{path} do not go over the gateway, because their client does not take its"
+                f"calls to {host}%s do not go over the gateway, because their client does not take its"
                 " address from the environment: they pass without cache and metering, and without limits;"
                 " give the client evalve's HTTP client (docs/sdks.md) or, if it takes none, hold the calls"
                 f" back with {limiter}"
             )
         else:
             told = (
-                f"calls to {host}{path} pass without limits, cache and metering, because evalve does not"
+                f"calls to {host}%s pass without limits, cache and metering, because evalve does not"
                 " know their format; if a model answers there, use its OpenAI-compatible address, or hold"
                 f" the calls back with {limiter}; if none does, give that code a client of its own"
             )
-        _LOG.warning("%s", told)  # one kind for each host, where warnings are gathered by kind
+        _LOG.warning(told, _shown(path))
 
 
 def _shown(path: str) -> str:
