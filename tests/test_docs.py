@@ -221,6 +221,7 @@ _VARIABLE = [
     (r"; waited \d+(\.\d+)? ?(s|ms|min|h) in all", ""),  # told where it was a while
     (r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[0-9a-f]{4}", "RUN"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00| UTC)?", "DATE"),
+    (r"from DATE to DATE", "from DATE"),  # the minute may pass meanwhile
     (r"\b\d+(\.\d+)? ?(s|ms|min|h)\b", "TIME"),
     (r"×\d+(\.\d+)?", "×N"),
     (r"\bpid \d+ on \S+", "pid N on HOST"),
