@@ -27,8 +27,9 @@ ROWS = "".join(f'{{"id": "{n}", "question": "q{n}", "answer": "q{n} twelve"}}\n'
 WAITS = """
     # waits for `go`, with a child in another session and a deaf ear for SIGTERM
     trap '' TERM
-    setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$(dirname "$0")/pids" &
+    setsid sh -c 'echo $$ >> "$0"; touch left; exec sleep 600' "$(dirname "$0")/pids" &
     echo $$ >> "$(dirname "$0")/pids"
+    while ! [ -e left ]; do sleep 0.02; done  # until then the child is in the group of its parent
     while ! [ -e "$(dirname "$0")/go" ]; do sleep 0.02; done
     echo "$1 $(cat context.md)"
 """
