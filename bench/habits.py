@@ -30,6 +30,9 @@ Headers = Literal["minute", "bucket", "window", "absent"]
 """`minute`: limit and what remains of a minute's; `bucket`: the limit a minute, what is in the bucket;
 `window`: the bucket's own depth as the limit, what is in it, and when it is full again."""
 RetryAfter = Literal["whole", "exact", "absent", "date"]
+Resets = Literal["exact", "whole", "date"]
+"""How headers say when a limit is whole again: in fractions of a second, in whole ones, or as an instant
+beside a `Date` that is cut to whole seconds."""
 ROUNDING_S = 1e-6
 TAIL = 1.2
 """Exponent of Pareto's law, where answers take longer now and then."""
@@ -53,6 +56,7 @@ class Habits:
     dimension: Dimension = "requests"
     size: float = 1.0
     seed: int = 7
+    resets: Resets = "exact"
     phase_s: float = 0.0
     """How long ago its window began when the first call comes, where it ends for all at once."""
     seen: list[tuple[float, bool]] = field(default_factory=list, init=False)
@@ -158,7 +162,11 @@ class Habits:
         full_in_s = (self.depth - self._level) / self.per_s
         if self.counting == "fixed":
             full_in_s = self._began_s + self.depth_s - now_s
-        return {self.dimension: Stated(self.depth, left, 0.0, full_in_s)}
+        if self.resets == "whole":
+            full_in_s = float(math.ceil(full_in_s))
+        elif self.resets == "date":
+            full_in_s += now_s % 1.0
+        return {self.dimension: Stated(self.depth, left, 0.0, full_in_s, is_dated=self.resets == "date")}
 
 
 def ideal_s(habits: Habits, calls: int, slots: int) -> float:

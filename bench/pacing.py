@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
-from bench.habits import Counting, Habits, Headers, RetryAfter, ideal_s, paced
+from bench.habits import Counting, Habits, Headers, Resets, RetryAfter, ideal_s, paced
 from bench.measuring import Figure
 from bench.provider import Caller, own_state, provider
 from evalve.gate.messages import Limits
@@ -78,6 +78,10 @@ def habits_matrix() -> list[Figure]:
             if counting == "fixed" and depth_s > 1.0:
                 begun = replace(habits, phase_s=BEGUN * depth_s)
                 figures += _held(f"{name}, begun before, retry-after {retry_after}", begun, processes)
+        if headers == "window" and counting == "fixed" and depth_s > 1.0:
+            for resets in get_args(Resets):
+                begun = Habits(per_s, depth_s, counting, headers, resets=resets, phase_s=BEGUN * depth_s)
+                figures += _held(f"{name}, begun before, resets {resets}", begun, processes)
         if headers != "absent":
             tokens = Habits(per_s * 500.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
             figures += _held(f"{name}, tokens", tokens, processes)

@@ -718,3 +718,13 @@ def test_a_window_is_as_long_as_the_limit_is_for_once_that_is_known() -> None:
 
     assert window.length_s == pytest.approx(10.0)
     assert window.most == pytest.approx(10.0)
+
+
+def test_a_window_is_told_also_by_calls_that_no_limit_held() -> None:
+    """They were taken to be sent when their answers came, so that the end seemed to move."""
+    state = ScopeState()
+    for number, (sent_at_s, now_s) in enumerate([(0.0, 0.4), (0.1, 0.7), (0.2, 0.5)]):
+        said = Stated(200.0, 199.0 - number, 0.0, 5.0 - sent_at_s)
+        state.observe({"requests": said}, now_s, sent_at_s=sent_at_s, was_held=False)
+
+    assert state.periods["requests"].is_told_window()

@@ -6,7 +6,7 @@ import asyncio
 import copy
 
 import pytest
-from bench.habits import CALL, Counting, Habits, Headers, RetryAfter, ideal_s, paced
+from bench.habits import CALL, Counting, Habits, Headers, Resets, RetryAfter, ideal_s, paced
 from bench.pacing import slowed_by_chance
 
 from evalve.gate.limits.booking import ScopeState
@@ -69,6 +69,46 @@ def test_a_window_that_began_before_the_run_ends_when_refusals_say_so(
     habits = Habits(20.0, depth_s, "fixed", headers, retry_after, phase_s=phase_s)
 
     held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("resets", ["exact", "whole", "date"])
+@pytest.mark.parametrize("retry_after", ["whole", "absent"])
+@pytest.mark.parametrize(("depth_s", "phase_s"), [*BEGUN, (10.0, 7.5), (60.0, 45.0)])
+def test_a_window_that_began_before_the_run_is_used_until_the_end_that_headers_tell(
+    depth_s: float, phase_s: float, retry_after: RetryAfter, resets: Resets, processes: int
+) -> None:
+    """The last 15 seconds of a minute were taken for a quarter of what it allows: four times the time."""
+    habits = Habits(20.0, depth_s, "fixed", "window", retry_after, phase_s=phase_s, resets=resets)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("phase_s", [0.0, 0.2, 0.75])
+@pytest.mark.parametrize("per_s", [5.0, 40.0])
+def test_short_windows_whose_end_is_told_exactly_are_kept_to(
+    per_s: float, phase_s: float, processes: int
+) -> None:
+    held(
+        Habits(per_s, 1.0, "fixed", "window", phase_s=phase_s),
+        processes=processes,
+        most_wall=1.10,
+    )
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["whole", "exact", "date"])
+@pytest.mark.parametrize(
+    ("depth_s", "phase_s"), [*BEGUN, (10.0, 5.0), (10.0, 6.0), (60.0, 30.0), (60.0, 59.7)]
+)
+def test_a_window_that_began_before_the_run_is_found_out_where_only_refusals_tell(
+    depth_s: float, phase_s: float, retry_after: RetryAfter, processes: int
+) -> None:
+    """Half of it looked like a window of half the length, and everybody came before it was over."""
+    habits = Habits(20.0, depth_s, "fixed", "absent", retry_after, phase_s=phase_s)
+
+    held(habits, processes=processes, most_wall=1.20)
 
 
 @pytest.mark.parametrize("processes", [1, 4])
@@ -142,7 +182,8 @@ def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(
     period = Period()
 
     for limit, remaining, full_in_s in said:
-        period.learn(Stated(limit, remaining, 0.0, full_in_s), 0.0)
+        is_dated = full_in_s is not None and full_in_s.is_integer()
+        period.learn(Stated(limit, remaining, 0.0, full_in_s, is_dated), 0.0, 0.0)
 
     assert period.seconds() == pytest.approx(seconds, rel=0.2)
 
@@ -151,7 +192,7 @@ def test_a_date_that_is_cut_to_whole_seconds_makes_no_limit_longer() -> None:
     period = Period()
 
     for remaining, full_in_s in ((19, 1.92), (12, 1.35), (3, 1.02), (0, 1.61), (0, 1.24)):
-        period.learn(Stated(20, remaining, 0.0, full_in_s, is_dated=True), 0.0)
+        period.learn(Stated(20, remaining, 0.0, full_in_s, is_dated=True), 0.0, 0.0)
 
     assert period.seconds() == 1.0
 
@@ -164,6 +205,26 @@ def test_where_nothing_is_stated_few_are_refused_however_the_provider_counts(
     counting: Counting, depth_s: float, retry_after: RetryAfter, processes: int
 ) -> None:
     habits = Habits(depth_s=depth_s, counting=counting, headers="absent", retry_after=retry_after)
+
+    held(habits, processes=processes, most_wall=1.20)
+
+
+@pytest.mark.parametrize("phase_s", [0.3, 0.55])
+@pytest.mark.parametrize("per_s", [10.0, 20.0, 60.0])
+def test_a_second_by_the_providers_clock_is_found_out_by_filling_one(per_s: float, phase_s: float) -> None:
+    """It was searched for as a rate: 1.9 times the time, and 17 of 720 refused."""
+    habits = Habits(per_s, 1.0, "fixed", "absent", "absent", phase_s=phase_s)
+
+    held(habits, processes=1, most_wall=1.20)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("phase_s", [3.0, 5.5, 8.0])
+@pytest.mark.parametrize("per_s", [20.0, 40.0])
+def test_ten_seconds_by_the_providers_clock_are_found_out_without_any_word(
+    per_s: float, phase_s: float, processes: int
+) -> None:
+    habits = Habits(per_s, 10.0, "fixed", "absent", "absent", phase_s=phase_s)
 
     held(habits, processes=processes, most_wall=1.20)
 

@@ -159,7 +159,9 @@ def test_a_window_is_as_long_as_it_took_until_calls_were_served_again_after_the_
     rate = LearntRate.blocked(sent_at(98.0, 98.5, 99.0), 9.0, 99.1)
     rate.note_sent(108.02)
 
-    length_s, sent = rate.resume(108.02) or (0.0, History())
+    full = rate.resume(108.02)
+    assert full is not None
+    length_s, sent = full.length_s, full.sent
 
     assert (length_s, sent.sum_after(0.0)) == (10.0, 3.0)
 
@@ -176,7 +178,54 @@ def test_no_window_is_believed_that_holds_less_than_was_once_served_in_its_lengt
     rate = LearntRate.blocked(past, 9.0, 99.1)
     rate.note_sent(108.02)
 
-    assert rate.resume(108.02) is None
+    full = rate.resume(108.02)
+
+    assert full is not None
+    assert (full.length_s, full.sent.sum_after(full.began_s)) == (60.0, 103.0)
+
+
+def test_a_window_is_what_was_served_from_one_end_to_the_next() -> None:
+    """Twenty a second by the provider's clock: the first ones came in the middle of a second."""
+    rate = LearntRate.blocked(sent_at(*[100.0 + 0.015 * number for number in range(20)]), 1.0, 100.32)
+    rate.note_sent(100.42)
+    rate.note_unsent(100.42)
+    rate.refused(100.42, 1.0, 100.43)
+    rate.note_sent(100.66)
+    assert rate.resume(100.66) is None
+
+    for number in range(1, 20):
+        rate.note_sent(100.66 + 0.012 * number)
+    rate.note_sent(100.91)
+    rate.note_unsent(100.91)
+    rate.refused(100.91, 1.0, 100.92)
+    rate.note_sent(100.99)
+    rate.note_unsent(100.99)
+    rate.refused(100.99, 1.0, 101.0)
+    rate.note_sent(101.76)
+    full = rate.resume(101.76)
+
+    assert full is not None
+    assert (full.length_s, full.most) == (1.0, 20)
+
+
+def test_a_call_that_is_served_after_a_fill_tells_a_bucket() -> None:
+    rate = LearntRate.blocked(sent_at(*[100.0 + 0.015 * number for number in range(20)]), 1.0, 100.32)
+    rate.note_sent(100.42)
+    rate.note_unsent(100.42)
+    rate.refused(100.42, 1.0, 100.43)
+    rate.note_sent(100.66)
+    rate.resume(100.66)
+    for number in range(1, 5):
+        rate.note_sent(100.66 + 0.012 * number)
+    rate.note_sent(100.72)
+    rate.note_unsent(100.72)
+    rate.refused(100.72, 1.0, 100.73)
+    asked_at_s = rate.earliest_s()
+    rate.note_sent(asked_at_s)
+
+    assert asked_at_s < 101.0
+    assert rate.resume(asked_at_s) is None
+    assert rate.given_per_s is not None
 
 
 def test_refusals_soon_below_the_best_rate_are_counted_against_it() -> None:

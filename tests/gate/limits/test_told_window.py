@@ -30,6 +30,7 @@ BURST = (sent((0.0, 100.0), (1.0, 0.0)), 1.0)
         (sent((0.0, 30.0), (0.5, 100.0), (2.0, 0.0)), 2.0, 10.3, False, Told(10.0, 10.3)),
         (sent((0.0, 600.0), (5.0, 0.0)), 5.0, 37.0, False, Told(60.0, 37.0)),
         (sent((0.0, 20.0), (1.0, 0.0)), 1.0, 37.0, False, Told(60.0, 37.0)),
+        (sent((0.795, 100.0), (0.799, 2.0)), 0.797, 4.5, False, Told(10.0, 4.5)),
     ],
     ids=[
         "begun with the first call",
@@ -39,6 +40,7 @@ BURST = (sent((0.0, 100.0), (1.0, 0.0)), 1.0)
         "ended since the first call",
         "a minute, begun before",
         "others have used most of it",
+        "full within one part of the log",
     ],
 )
 def test_a_window_is_as_long_as_what_was_served_in_it_takes(

@@ -97,3 +97,13 @@ def test_one_that_is_refused_when_it_was_said_to_be_over_slides() -> None:
 
     assert window.ends_s is None
     assert window.earliest_s(1.0) == pytest.approx(6.1)
+
+
+def test_what_was_taken_counts_although_a_booking_for_much_later_was_given_back() -> None:
+    window = Window(2.0, 10.0)
+    window.take(1.0, 100.0)
+    window.take(1.0, 100.1)
+    window.take(1.0, 111.0)
+    window.give_back(1.0, 111.0)
+
+    assert window.earliest_s(1.0) >= 110.0

@@ -16,8 +16,8 @@ from typing import Any
 from evalve.gate.limits.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History, together
-from evalve.gate.limits.learnt_rate import LearntRate
-from evalve.gate.limits.period import MINUTE_S, Period
+from evalve.gate.limits.learnt_rate import DEEPEST_S, LearntRate
+from evalve.gate.limits.period import MINUTE_S, Period, told_end
 from evalve.gate.limits.places import OFFERED_FOR_S, Line, ShownCeiling
 from evalve.gate.limits.told_window import DATED_S
 from evalve.gate.limits.window import Window, usual_length_s
@@ -148,6 +148,10 @@ class ScopeState:
                     bucket.since_version = self.version
                 bucket.regrade(per_s, depth, now_s)
                 bucket.source = source
+        for bucket in self.buckets.values():
+            if bucket.stated_window is not None:
+                bucket.stated_window.most = bucket.per_s * bucket.stated_window.length_s
+                bucket.stated_window.go_on(now_s)
         forgotten = [name for name, bucket in self.buckets.items() if bucket.forget_window(now_s)]
         if self.learnt is not None:
             if "requests" in forgotten:
@@ -250,6 +254,8 @@ class ScopeState:
                 too_much = amount - actual.get(dimension, 0.0)
                 if too_much < 0 or version >= bucket.since_version:
                     bucket.give_back(too_much, started_at_s)
+                if bucket.stated_window is not None and bucket.stated_window.has_room_for_later():
+                    self.version += 1
             if held is not None:
                 held.uncharged[dimension] = max(0.0, held.uncharged.get(dimension, 0.0) - amount)
 
@@ -316,6 +322,7 @@ class ScopeState:
         now_s: float,
         sent: Mapping[Dimension, Sent] = MappingProxyType({}),
         *,
+        sent_at_s: float | None = None,
         was_held: bool = True,
     ) -> None:
         """Take in what an answer's headers say; `sent` is from its booking.
@@ -332,7 +339,7 @@ class ScopeState:
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
         for dimension, said in stated.items():
-            one = self._by_the_minute(dimension, said, now_s)
+            one = self._by_the_minute(dimension, said, now_s if sent_at_s is None else sent_at_s, now_s)
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
             bucket = self.buckets.get(dimension)
@@ -348,6 +355,7 @@ class ScopeState:
                 uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
                 uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
             had, rate = bucket.window, bucket.rate()
+            self._keep_to_window(bucket, self.periods.get(dimension), said, sent.get(dimension), now_s)
             bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
             if bucket.window is had and bucket.rate() > RAISED * rate:  # what is booked may go earlier
                 for start_s, amount in ahead:
@@ -357,13 +365,26 @@ class ScopeState:
             self.version += 1  # what waits is not in it
             bucket.since_version = self.version
 
-    def _by_the_minute(self, dimension: Dimension, said: Stated, now_s: float) -> Stated:
+    def _keep_to_window(
+        self, bucket: Bucket, period: Period | None, said: Stated, sent: Sent | None, now_s: float
+    ) -> None:
+        """Where headers say when a window ends for all at once."""
+        if period is None or said.per_minute is None or said.full_in_s is None:
+            return
+        if not period.is_told_window():
+            bucket.stated_window = None
+            return
+        sent = sent or Sent(now_s, bucket.taken)
+        if bucket.keep_to(told_end(said, sent.at_s, now_s), period.seconds(), said, sent, now_s):
+            self.version += 1  # who waits books again
+
+    def _by_the_minute(self, dimension: Dimension, said: Stated, sent_at_s: float, now_s: float) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
         period = self.periods.setdefault(dimension, Period())
         before_s = period.seconds()
-        period.learn(said, now_s)
+        period.learn(said, sent_at_s, now_s)
         bucket = self.buckets.get(dimension)
         if bucket is not None and bucket.window is not None:  # it holds as much, for another time
             bucket.window.length_s *= period.seconds() / before_s
@@ -418,8 +439,10 @@ class ScopeState:
     def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> None:
         bucket = self.buckets["requests"]
         learnt.note_unsent(sent.at_s)
-        if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, now_s):
+        if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, retry_after_s, now_s):
             self.version += 1  # who was to try next books again
+            if learnt.known_at_s == now_s and bucket.window.ends_s is not None:
+                bucket.since_version = self.version  # and is in the window no more
             return
         if sent.at_s <= learnt.known_at_s:
             return
@@ -442,13 +465,14 @@ class ScopeState:
         full = learnt.resume(served_try_s)
         bucket = self.buckets["requests"]
         if full is not None:
-            length_s, sent = full
-            most = sent.sum_after(learnt.blocked_at_s - length_s)
-            learnt.settle(most / length_s)
-            bucket.window = Window(most, length_s, since_s=now_s)
-            if most <= FEW_IN_WINDOW:
-                learnt.more_until_s, learnt.more_from_s = now_s + length_s, None
-            for last_s, amount in [*sent.parts, *learnt.history.parts]:
+            most = full.most or full.sent.sum_after(full.began_s)
+            learnt.settle(most / full.length_s)
+            bucket.window = Window(most, full.length_s, since_s=now_s, ends_s=full.ends_s)
+            if learnt.welcome_s is not None:
+                learnt.more_until_s, learnt.more_from_s = now_s + DEEPEST_S, None
+            elif most <= FEW_IN_WINDOW and full.most is None:
+                learnt.more_until_s, learnt.more_from_s = now_s + full.length_s, None
+            for last_s, amount in [*full.sent.parts, *learnt.history.parts]:
                 bucket.window.take(amount, last_s)
         bucket.set_level(0.0, now_s)
         self.version += 1
@@ -592,7 +616,7 @@ class ScopeState:
             if bucket.window is not had:
                 self.version += 1
                 bucket.since_version = self.version
-        return any(self.buckets[name].window is not None for name in named)
+        return any(self.buckets[name].is_counted_in_windows() for name in named)
 
     def _is_told_of(self, dimension: Dimension) -> bool:
         """Whether headers tell of it, or windows of it are counted because of them."""

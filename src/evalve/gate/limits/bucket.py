@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evalve.gate.limits.history import History, together
+from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
 from evalve.gate.limits.told_window import DATED_S, HALF_FULL, told_window
 from evalve.gate.limits.window import SHORTEST_S, Window, usual_length_s
 from evalve.gate.messages import Stated
@@ -204,11 +205,18 @@ class Bucket:
     """When the call started whose answer said what was last seen."""
     usual_cost: float = WHOLE
     """What a call takes of it, on average."""
+    stated_window: StatedWindow | None = None
+    """Where headers tell when what was taken comes back for all at once."""
 
     def refuse(
         self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
     ) -> None:
         """Learn from a call that was booked, so that it should have fitted, and was refused."""
+        if self.stated_window is not None:
+            if remaining is None or remaining < cost:
+                self.stated_window.refuse(now_s)
+                return
+            self.stated_window = None
         burst = self.burst
         if sent.at_s <= burst.refused_at_s:  # sent before the refusal of another was known
             if burst.base < sent.taken < burst.refused_taken and not burst.supports:
@@ -304,6 +312,21 @@ class Bucket:
         self.others_per_s = 0.0
         return self.window
 
+    def keep_to(self, end: ToldEnd, length_s: float, stated: Stated, sent: Sent, now_s: float) -> bool:
+        """Headers say when a window ends; whether what is booked must be booked again."""
+        if stated.per_minute is None or stated.remaining is None or now_s < self.refuted_until_s:
+            return False
+        most = stated.per_minute
+        used = max(0.0, most - stated.remaining - stated.rounding)
+        since = max(0.0, self.taken - sent.taken)
+        if self.stated_window is None:
+            ours = self.burst.log.sum_after(end.from_s - length_s)
+            self.stated_window = StatedWindow(most, length_s, end, max(used + since, ours))
+            self.window, self.closed_until_s, self.others_per_s = None, 0.0, 0.0
+            return True
+        self.stated_window.length_s = length_s
+        return self.stated_window.observe(end, used, since, sent.at_s, now_s)
+
     def forget_window(self, now_s: float) -> bool:
         """Whether windows are counted no more, because nothing was refused for long."""
         if self.window is None or now_s < max(self.window.since_s, self.burst.refused_at_s) + REFUTED_S:
@@ -319,6 +342,7 @@ class Bucket:
     def refute(self, now_s: float) -> bool:
         """Whether it is news that headers promise too much: refusals show a second's worth, then less."""
         level = self.level(now_s)
+        self.stated_window = None
         if now_s < self.refuted_until_s:
             shallowest = max(self.per_s * LEAST_SHOWN_S, 1.0)
             if self.depth <= shallowest:  # nor is it about the depth
@@ -352,6 +376,8 @@ class Bucket:
 
     def earliest_s(self, cost: float) -> float:
         """From when on the bucket holds `cost`; one larger than the bucket starts when it is full."""
+        if self.stated_window is not None:
+            return max(self.closed_until_s, self.stated_window.earliest_s(cost))
         if self.window is not None:
             return max(self.closed_until_s, self.window.earliest_s(cost))
         usable = self.usable()
@@ -373,6 +399,8 @@ class Bucket:
         self.taken += cost
         if self.window is not None:
             self.window.take(cost, start_s)
+        if self.stated_window is not None:
+            self.stated_window.take(cost, start_s)
         if start_s >= self.slot_s + IN_TRANSIT_S:
             self.sent_before = self.sent if start_s < self.slot_s + 2 * IN_TRANSIT_S else 0.0
             self.slot_s, self.sent = start_s, 0.0
@@ -405,6 +433,8 @@ class Bucket:
         self.burst.over_s -= amount / self.per_s
         if self.window is not None:
             self.window.give_back(amount, started_at_s)
+        if self.stated_window is not None:
+            self.stated_window.give_back(amount, started_at_s)
 
     def set_level(self, level: float, now_s: float) -> None:
         self.full_at_s = now_s + (self.depth - min(level, self.depth)) / self.rate()
@@ -426,9 +456,12 @@ class Bucket:
         if self.window is not None:
             self.window.most = per_s * self.window.length_s
 
+    def is_counted_in_windows(self) -> bool:
+        return self.window is not None or self.stated_window is not None
+
     def deepen(self, remaining: float | None, now_s: float) -> None:
         """So much was there once: that is all that is certain of it."""
-        if remaining is None or now_s < self.refuted_until_s or self.window is not None:
+        if remaining is None or now_s < self.refuted_until_s or self.is_counted_in_windows():
             return
         self.most_seen = max(self.most_seen, remaining)
         if remaining > self.depth:
@@ -452,7 +485,7 @@ class Bucket:
         `ahead` is what is booked for later, by start: the comparison is made at the last of these. `sent` is
         the call that was answered: headers may tell the level at its start as well as that at its end.
         """
-        if stated.remaining is None or now_s < self.refuted_until_s or self.window is not None:
+        if stated.remaining is None or now_s < self.refuted_until_s or self.is_counted_in_windows():
             return
         self._learn_shape(stated.remaining, sent, now_s)
         if self.window is not None or self._is_tried(stated.remaining, now_s):

@@ -13,7 +13,15 @@ import math
 from dataclasses import dataclass, field
 
 from evalve.gate.limits.history import History, together
-from evalve.gate.limits.window import MOST_SLACK, NEARLY_FULL, SHORTEST_S, USUAL_S, Window
+from evalve.gate.limits.window import (
+    LEAST_OF,
+    MOST_SLACK,
+    NEARLY_FULL,
+    SHORTEST_S,
+    USUAL_S,
+    Window,
+    usual_length_s,
+)
 
 LEAST_PER_S = 1.0
 MOST_UNCERTAIN = 1.5
@@ -68,7 +76,7 @@ ROUNDING_S = 1e-6
 """Of instants that are sums."""
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
-MOST_LATEST = 16
+MOST_LATEST = 32
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
 MOST_DOUBTS = 2
@@ -80,9 +88,37 @@ NEARLY = 1.2
 LEAST_BLOCKED = 0.25
 """Of a window, for which nothing is served when it is full."""
 
+FILL_PER_S, FILL_GAP_S = 125.0, 0.03
+"""The first time that calls are served again after a try was refused, so many follow, the second so long
+after the first: fewer would not fill a window of a second, of more several would be refused at once."""
+LEAST_FILLED = 3
+"""Fewer calls than that were a bucket's, which had flowed in."""
+FLOWED_IN = 1.5
+"""Calls that should have flowed in when one asks whether any has."""
+
+LONG_S = 1.0
+"""What tells that calls are welcome again only after so long, besides what rounding may add, tells of a
+window."""
+FULL = 0.5
+"""Of what a window held when it was full: what was served in the next one, at least, if it is one."""
+
 DEEPEST_S = 60.0
 """No bucket is deeper, in seconds of its rate: one that has served much, and not one call more for long, is a
 window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A window that was full, until a moment ago."""
+
+    length_s: float
+    began_s: float
+    """What was sent since has filled it."""
+    ends_s: float | None
+    """When it ends for all at once; `None` where that is not known."""
+    sent: History
+    most: float | None = None
+    """What it held, where that is known otherwise."""
 
 
 @dataclass(slots=True)
@@ -137,6 +173,24 @@ class LearntRate:
     """Until when calls try whether a window holds more than was told …"""
     more_from_s: float | None = None
     """… and since when."""
+    welcome_s: float | None = None
+    """Where it was told: when a window was over that was full …"""
+    resumed_at_s: float = 0.0
+    """… and when calls were served again after the one before."""
+    resumed_after_s: float = 0.0
+    """The last try before that was refused; it went out then. …"""
+    empty_before_s: float = 0.0
+    """… Nothing was served since."""
+    is_filling: bool = False
+    has_filled: bool = False
+    filled: float = 0.0
+    """What was served since calls were served again until one was refused: all of a window, if it is one."""
+    may_flow: bool = False
+    """Whether a bucket could have served as much."""
+    was_idle: bool = False
+    """Whether no call went out for a while, to tell that."""
+    longest_blocked_s: float = 0.0
+    """No window is shorter than the longest time in which nothing was served."""
     refuted_length_s: float = 0.0
     """The longest window that was found and was none."""
     history_began_s: float = 0.0
@@ -189,7 +243,8 @@ class LearntRate:
         if self.out_at_s is not None:
             return self.out_at_s + self._refused_within_s()
         if self.tries is not None and self.latest_s:
-            return self.latest_s[-1] + self._refused_within_s() / self.tries
+            first_gap_s = FILL_GAP_S if self.given_per_s is None else self._refused_within_s()
+            return self.latest_s[-1] + first_gap_s / self.tries
         return self.try_at_s or 0.0
 
     def note_sent(self, at_s: float) -> None:
@@ -209,6 +264,8 @@ class LearntRate:
             self.admitted = max(0, self.admitted - 1)
         if at_s in self.latest_s:
             self.latest_s.remove(at_s)
+        if self.filled and self.resumed_at_s <= at_s <= self.blocked_at_s:
+            self.filled -= 1
         (self.history if at_s > self.history_began_s else self.past).take_back(1, at_s)
         if self.out_at_s == at_s:
             self.out_at_s = None
@@ -233,17 +290,40 @@ class LearntRate:
         served = max(0, self.admitted - self._sent_after(sent_at_s))
         passed_s = max(now_s - self.empty_at_s, 0.05)
         uncertain = 1.0 / max(served, 0.5) + SHORTEST_S / passed_s
-        if uncertain <= MOST_UNCERTAIN:
+        if _soonest_s(retry_after_s) >= max(LONG_S, 2 * passed_s / max(served, 1)):
+            self._block(now_s)
+            self._try_again(retry_after_s, now_s)
+        elif uncertain <= MOST_UNCERTAIN:
+            is_first = self.given_per_s is None and self.resumed_at_s > 0
+            filled = self._sent_since(self.resumed_at_s) - self._sent_after(sent_at_s)
+            if self.is_filling and filled < LEAST_FILLED:  # so little is a bucket's, which has flowed in
+                self.per_s = min(self.per_s, (served + 2) / passed_s)
+            self.is_filling = False
             self._measure(served, passed_s, uncertain)
             self.admitted -= served
             self.counted_from_s = sent_at_s
             self.empty_at_s = self.stepped_at_s = now_s
             self._begin_history(now_s)
             self.admitted_then = self.beyond = 0
+            if is_first and filled >= LEAST_FILLED:
+                self._ask_whether_it_flows(filled, sent_at_s, now_s)
         else:
             self._lower(served, passed_s)
             self._block(now_s)
             self._try_again(retry_after_s, now_s)
+
+    def _ask_whether_it_flows(self, filled: float, sent_at_s: float, now_s: float) -> None:
+        """By one call, when a bucket would serve it: if it is refused, a window was filled.
+
+        No need to ask where the try that was refused tells it: a bucket that flows so slowly had no more.
+        """
+        assert self.given_per_s is not None
+        self.filled = self._sent_since(self.resumed_at_s) - self._sent_after(now_s)
+        blocked_s = self.resumed_after_s - self.empty_before_s
+        self.may_flow = (filled - 1) * blocked_s <= sent_at_s - self.resumed_after_s
+        self._block(now_s)
+        asked_at_s = now_s + max(self._refused_within_s(), FLOWED_IN / self.given_per_s)
+        self.try_at_s = asked_at_s if self.may_flow else self._end_of_filled_s(now_s)
 
     def _measure(self, served: int, passed_s: float, uncertain: float) -> None:
         """What was served since it last had nothing left is its rate, or less than that."""
@@ -252,7 +332,10 @@ class LearntRate:
         if before is not None:
             is_below = self.per_s <= max(BELOW_SHARE * self.best_per_s, self.least_per_s) and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-        if not self._may_have_overflowed(given**GIVEN_WEIGHT * self.per_s ** (1 - GIVEN_WEIGHT)):
+        was_idle, self.was_idle = self.was_idle, False
+        if not was_idle and not self._may_have_overflowed(
+            given**GIVEN_WEIGHT * self.per_s ** (1 - GIVEN_WEIGHT)
+        ):
             likely_per_s = self._narrow(least_per_s, given, most_per_s)
             self.is_measured = self.is_measured or uncertain <= WELL_MEASURED
         else:  # it may be as much as was refused
@@ -323,8 +406,10 @@ class LearntRate:
         self.more_from_s, self.tries = self.more_from_s or at_s, 1
         return True
 
-    def refused_more(self, window: Window, sent_at_s: float, now_s: float) -> bool:
-        """Whether a call was refused that tried: now it is known what the window holds."""
+    def refused_more(self, window: Window, sent_at_s: float, retry_after_s: float, now_s: float) -> bool:
+        """Whether a refusal tells what a window holds that was found a moment ago."""
+        if self._is_told_more(window, sent_at_s, retry_after_s, now_s):
+            return True
         if self.more_from_s is None or not self.more_from_s <= sent_at_s < window.since_s + window.length_s:
             return False
         if self.more_until_s > now_s:
@@ -333,13 +418,39 @@ class LearntRate:
             self.more_until_s, self.tries = 0.0, None
         return True
 
+    def _is_told_more(self, window: Window, sent_at_s: float, retry_after_s: float, now_s: float) -> bool:
+        """Whether a refusal tells when the window is over that began when calls were served again."""
+        if self.welcome_s is None or sent_at_s <= self.known_at_s:
+            return False
+        served = self._sent_since_served() - self._sent_after(sent_at_s)
+        is_long = window.ends_s is not None or _soonest_s(retry_after_s) >= LONG_S
+        if not is_long or served < FULL * window.most:
+            return False
+        welcome_s, lasts_s = now_s + retry_after_s, now_s + retry_after_s - self.resumed_at_s
+        self.known_at_s, self.welcome_s = now_s, None
+        self.more_until_s, self.tries = 0.0, None
+        window.most = served
+        if window.ends_s is None and _is_as_long(lasts_s, window.length_s):
+            window.fill(now_s)
+        else:
+            window.length_s = usual_length_s(lasts_s)
+            window.forget_after(now_s)
+            window.end_at(welcome_s, now_s)
+        self.settle(window.most / window.length_s)
+        return True
+
     def _sent_since_served(self) -> float:
         return self.history.sum_after(self.history_began_s)
+
+    def _sent_since(self, instant_s: float) -> float:
+        """From that instant on."""
+        return together([self.past, self.history]).sum_after(instant_s - ROUNDING_S)
 
     # -- while nothing is served
 
     def _block(self, now_s: float) -> None:
         self.blocked_at_s = self.refused_try_s = now_s
+        self.welcome_s = self.tries = None
         self._begin_history(now_s)
 
     def _begin_history(self, now_s: float) -> None:
@@ -348,11 +459,19 @@ class LearntRate:
 
     def _try_again(self, retry_after_s: float, now_s: float) -> None:
         is_whole = float(retry_after_s).is_integer()
+        if self.filled:
+            self.may_flow = False
+            self._note_blocked()
         if retry_after_s > (ROUNDED_S if is_whole else 0.0):
-            latest_s = now_s + retry_after_s
-            soonest_s = latest_s - (DATED_S if is_whole else 0.0)
+            latest_s, soonest_s = now_s + retry_after_s, now_s + _soonest_s(retry_after_s)
+            if self.welcome_s is not None or soonest_s >= now_s + LONG_S:
+                self.welcome_s = latest_s
             self.refused_try_s = soonest_s - LATE_S
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
+        elif self.welcome_s is not None and self.welcome_s > now_s:
+            self.try_at_s = self.welcome_s
+        elif self.filled:
+            self.try_at_s = self._end_of_filled_s(now_s)
         elif self.blocked_at_s == now_s:
             self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s(), self._telling_s())
         else:
@@ -362,17 +481,27 @@ class LearntRate:
             is_end = is_soon or (self._is_no_bucket() and end_s < math.inf)
             self.try_at_s = end_s if is_end else now_s + 2 * blocked_s
 
+    def _note_blocked(self) -> None:
+        self.longest_blocked_s = max(self.longest_blocked_s, self.refused_try_s - self.blocked_at_s)
+
+    def _end_of_filled_s(self, now_s: float) -> float:
+        end_s = self._end_after_s(now_s)
+        return end_s if end_s < math.inf else now_s + max(now_s - self.blocked_at_s, FIRST_TRY_S)
+
     def _end_after_s(self, instant_s: float) -> float:
         """When the next window of a usual length would be over."""
         return min((end_s for _, end_s in self._ends() if end_s >= instant_s), default=math.inf)
 
     def _ends(self) -> list[tuple[float, float]]:
         """Lengths that windows may have, and when what was sent first would be out of each."""
+        if self.filled:
+            lengths = [length_s for length_s in USUAL_S if length_s >= self.longest_blocked_s]
+            return [(length_s, _over_s(self.resumed_at_s, length_s)) for length_s in lengths]
         sent, ends = self._sent(), []
         for length_s in USUAL_S:
             first_s = sent.first_after(self.blocked_at_s - length_s)
             if first_s is not None:
-                ends.append((length_s, first_s + length_s + min(LATE_S, MOST_SLACK * length_s)))
+                ends.append((length_s, _over_s(first_s, length_s)))
         return ends
 
     def _is_no_bucket(self) -> bool:
@@ -399,9 +528,10 @@ class LearntRate:
             return None
         return self.out_at_s
 
-    def resume(self, served_try_s: float) -> tuple[float, History] | None:
-        """Calls are served again: the window that was full, if it was one, and what was sent in it."""
+    def resume(self, served_try_s: float) -> Full | None:
+        """Calls are served again: the window that was full, if it was one."""
         blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
+        told = self._told(sent)
         is_no_bucket = self._is_no_bucket()
         lengths = [
             length_s
@@ -411,15 +541,54 @@ class LearntRate:
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
         ]
+        filled, began_s = self.filled, self.resumed_at_s
+        if filled:
+            lengths = self._filled_lengths(served_try_s)
+        self._note_blocked()
+        self.filled, self.was_idle = 0.0, filled > 0
+        self.resumed_after_s, self.empty_before_s = self.refused_try_s, self.blocked_at_s
         self.try_at_s = self.out_at_s = None
+        self.more_until_s, self.more_from_s = 0.0, None
         self.past, self.unheld = sent, {}
-        if self.given_per_s is None:
+        was_refused = self.refused_try_s > self.blocked_at_s
+        if was_refused and not self.has_filled and told is None and not lengths:
+            self.per_s, self.tries = FILL_PER_S, 1
+            self.has_filled = self.is_filling = True
+        elif self.given_per_s is None:
             self.per_s = min(self.per_s, max(LEAST_PER_S, 1.0 / max(blocked_s, 0.01)))
         self.stepped_at_s, self.admitted_then = served_try_s, self.admitted
-        if not lengths:
+        self.resumed_at_s = served_try_s
+        if told is None and not lengths:
             return None
         self.tries, self.doubts = 1, 0
-        return lengths[0], sent
+        if filled and lengths:
+            return Full(lengths[0], began_s, None, sent, filled)
+        return told or Full(lengths[0], self.blocked_at_s - lengths[0], None, sent)
+
+    def _filled_lengths(self, served_try_s: float) -> list[float]:
+        """Of a window that was filled from when calls were served again until they were again."""
+        if self.may_flow:
+            return []
+        took_s = self.blocked_at_s - self.resumed_at_s
+        least_s, most_s = max(self.longest_blocked_s, took_s), served_try_s - self.resumed_after_s
+        return [
+            length_s
+            for length_s in USUAL_S
+            if max(least_s, LEAST_LENGTH_S - ROUNDING_S) < length_s <= most_s
+            and self.refused_try_s < _over_s(self.resumed_at_s, length_s) - ROUNDING_S
+        ]
+
+    def _told(self, sent: History) -> Full | None:
+        """The window that was full, where it was told when it is over."""
+        first_s = sent.first_after(self.blocked_at_s - DEEPEST_S)
+        if self.welcome_s is None or first_s is None:
+            return None
+        for began_s in (self.resumed_at_s, first_s):
+            lasted_s = self.welcome_s - began_s
+            for length_s in USUAL_S:
+                if length_s > LONG_S and _is_as_long(lasted_s, length_s):
+                    return Full(length_s, began_s - ROUNDING_S, None, sent)
+        return Full(DEEPEST_S, first_s - ROUNDING_S, self.welcome_s, sent)  # the next refusal tells how long
 
     def settle(self, per_s: float) -> None:
         """It is known what comes back when: nothing more is tried for a while."""
@@ -462,3 +631,18 @@ class LearntRate:
             return min(self.per_s * (1 + self._growth()), near_per_s)
         self.beyond += 1
         return self.per_s * (1 + min(self._growth() * self.beyond, MOST_GROWTH))
+
+
+def _over_s(began_s: float, length_s: float) -> float:
+    """When a window is surely over that began with a call that was sent then."""
+    return began_s + length_s + min(LATE_S, MOST_SLACK * length_s)
+
+
+def _soonest_s(retry_after_s: float) -> float:
+    """From when on calls may be welcome that are told to come after so long."""
+    return retry_after_s - (DATED_S if float(retry_after_s).is_integer() else 0.0)
+
+
+def _is_as_long(lasted_s: float, length_s: float) -> bool:
+    """Whether a window of that length may have lasted so long, as far as was told."""
+    return LEAST_OF * length_s <= lasted_s <= length_s + DATED_S + LATE_S

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evalve.gate.limits.window import SHORTEST_S, USUAL_S, usual_length_s
+from evalve.gate.limits.stated_window import SAME_S, ToldEnd
+from evalve.gate.limits.window import SHORTEST_S, USUAL_S, least_usual_length_s
 from evalve.gate.messages import Stated
 
 MINUTE_S = 60.0
@@ -19,9 +20,24 @@ ROUNDED_S = 2.0
 """How much may be added where it is told by dates, in whole seconds: their beginning is cut off, their end
 rounded up."""
 CUT_S = 1.0
-"""… and where only their beginning is."""
+"""… and where only their beginning is, or it is told in whole seconds."""
+MOVES = 2
+"""So often, before it came: once may be a mistake, as where a clock was set."""
 APART = 1.2
 """Two answers that differ by more than this share cannot be about the same bucket."""
+
+
+def rounded_s(stated: Stated) -> float:
+    """How much may have been added to the time until a limit is whole again."""
+    if stated.full_in_s is None or not float(stated.full_in_s).is_integer():
+        return CUT_S * stated.is_dated
+    return ROUNDED_S if stated.is_dated else CUT_S
+
+
+def told_end(stated: Stated, sent_at_s: float, now_s: float) -> ToldEnd:
+    """When a limit is whole again, by an answer to a call that was sent then."""
+    full_in_s = stated.full_in_s or 0.0
+    return ToldEnd(sent_at_s + full_in_s - rounded_s(stated), sent_at_s + full_in_s, now_s + full_in_s)
 
 
 @dataclass(slots=True)
@@ -33,18 +49,35 @@ class Period:
     at_most_s: float = 1e9
     seen: int = 0
     longest_reset_s: float = 0.0
+    longest_told_s: float = 0.0
+    """The same with what rounding may have added."""
+    is_exact: bool = False
+    """Whether any answer was not rounded."""
     full_at_s: float = 1e9
     """When nothing will be missing any more, by the last answer."""
+    ends_from_s: float = -1e9
+    ends_to_s: float = -1e9
+    """Between which nothing will be missing any more, by all answers that can be about the same end."""
+    likely_from_s: float = -1e9
+    likely_to_s: float = -1e9
+    """The same, if what answers say was true when their calls arrived."""
+    since_s: float = 0.0
+    """When the first of these calls was sent."""
+    moved: int = 0
+    """How often that was later all of a sudden, before it came: it does not end for all."""
 
-    def learn(self, stated: Stated, now_s: float) -> None:
+    def learn(self, stated: Stated, sent_at_s: float, now_s: float) -> None:
         limit, remaining, full_in_s = stated.per_minute, stated.remaining, stated.full_in_s
         if not limit or remaining is None or not full_in_s or remaining >= limit:
             return
-        was_full = now_s >= self.full_at_s
+        was_full = sent_at_s >= self.full_at_s
         self.full_at_s = now_s + full_in_s
         used = limit - remaining
-        rounding_s = ROUNDED_S if float(full_in_s).is_integer() else CUT_S * stated.is_dated
+        rounding_s = rounded_s(stated)
+        self.is_exact = self.is_exact or rounding_s == 0.0
+        self.longest_told_s = max(self.longest_told_s, full_in_s)
         self.longest_reset_s = max(self.longest_reset_s, full_in_s - rounding_s)
+        self._learn_end(told_end(stated, sent_at_s, now_s), sent_at_s, now_s)
         if remaining < limit / 2 and self.at_most_s >= NEARLY_A_MINUTE_S:
             return  # the limit may be a minute's, and what remains a shallow bucket's
         self.seen += 1
@@ -53,9 +86,39 @@ class Period:
         if surely_used > 0:
             self.at_most_s = min(self.at_most_s, full_in_s * limit / surely_used)
 
+    def _learn_end(self, end: ToldEnd, sent_at_s: float, now_s: float) -> None:
+        if end.from_s > self.ends_to_s + SAME_S:
+            self.moved += now_s < self.ends_from_s
+            self.ends_from_s, self.ends_to_s = end.from_s, end.to_s
+        elif end.to_s >= self.ends_from_s - SAME_S:  # otherwise it is about the one before
+            self.ends_from_s = max(self.ends_from_s, end.from_s)
+            self.ends_to_s = min(self.ends_to_s, end.to_s)
+        if end.from_s > self.likely_to_s + SAME_S:
+            self.likely_from_s, self.likely_to_s, self.since_s = end.from_s, end.likely_s, sent_at_s
+        elif end.likely_s >= self.likely_from_s - SAME_S:
+            self.likely_from_s = max(self.likely_from_s, end.from_s)
+            self.likely_to_s = min(self.likely_to_s, end.likely_s)
+            self.since_s = min(self.since_s, sent_at_s)
+        if self._is_long():
+            self.longest_reset_s = max(self.longest_reset_s, self.likely_from_s - self.since_s)
+
+    def is_told_window(self) -> bool:
+        """Whether it ends for all, and is known well enough to keep to that."""
+        return self._is_window() and self._is_long() and self.moved < MOVES
+
+    def _is_long(self) -> bool:
+        """Compared with what rounding adds."""
+        return self.is_exact or self.longest_told_s > ROUNDED_S
+
+    def _is_window(self) -> bool:
+        """Whether it ends for all however much was used."""
+        return self.at_least_s > APART * self.at_most_s
+
     def seconds(self) -> float:
-        if self.at_least_s > APART * self.at_most_s:  # a window, which ends for all however much was used
-            return usual_length_s(max(self.longest_reset_s, SHORTEST_S))
+        if self._is_window() and self._is_long():
+            return least_usual_length_s(max(self.longest_reset_s, SHORTEST_S))
+        if self._is_window():
+            return max((each_s for each_s in USUAL_S if each_s <= self.longest_told_s), default=SHORTEST_S)
         if self.seen < LEAST_SEEN or self.at_most_s >= NEARLY_A_MINUTE_S:
             return MINUTE_S
         likely = [usual_s for usual_s in USUAL_S if self.at_least_s <= usual_s <= self.at_most_s]

@@ -13,11 +13,13 @@ from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
 from evalve.gate.limits.period import Period
 from evalve.gate.limits.places import Line, ShownCeiling
+from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
 from evalve.gate.limits.window import Window
 
 _DOUBT = [each.name for each in fields(Doubt)][:-1]
 _LEARNT = [each.name for each in fields(LearntRate)][:-3]
 """What is plain already; histories come last."""
+_WINDOW = [each.name for each in fields(Window)]
 
 
 def to_plain(state: ScopeState) -> dict[str, Any]:
@@ -103,6 +105,7 @@ def _bucket(bucket: Bucket) -> list[Any]:
         bucket.shared_since_s,
         bucket.last_seen_sent_s,
         bucket.usual_cost,
+        astuple(bucket.stated_window) if bucket.stated_window is not None else None,
     ]
 
 
@@ -159,16 +162,7 @@ def _learnt_of(values: list[Any]) -> LearntRate:
 
 
 def _window(window: Window) -> list[Any]:
-    return [
-        window.most,
-        window.length_s,
-        window.slack_s,
-        window.taken,
-        window.since_s,
-        window.surprises,
-        window.on_trial_until_s,
-        window.usual_cost,
-    ]
+    return [getattr(window, name) for name in _WINDOW]
 
 
 def _bucket_of(values: list[Any]) -> Bucket:
@@ -185,4 +179,7 @@ def _bucket_of(values: list[Any]) -> Bucket:
         bucket.shared_since_s = values[24] if len(values) > 24 else None
         if len(values) > 26:
             bucket.last_seen_sent_s, bucket.usual_cost = values[25:27]
+        if len(values) > 27 and (values := values[27]) is not None:
+            most, length_s, end, *others = values
+            bucket.stated_window = StatedWindow(most, length_s, ToldEnd(*end), *others)
     return bucket

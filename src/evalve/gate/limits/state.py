@@ -148,7 +148,13 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
             started_at_s=settlement.started_at_s,
         )
     if settlement.answered:
-        state.observe(settlement.stated, now_s, _sent(settlement), was_held=settlement.unheld is None)
+        state.observe(
+            settlement.stated,
+            now_s,
+            _sent(settlement),
+            sent_at_s=settlement.started_at_s,
+            was_held=settlement.unheld is None,
+        )
     refusal = settlement.refusal
     if settlement.unheld is not None:
         state.note_unheld(

@@ -49,7 +49,7 @@ def told_window(
     length_s = least_usual_length_s(max(surely_served / per_s, soonest_s - first_s))
     for usual_s in LIKELIEST_S:
         least = log.sum_after(welcome_s - usual_s) - in_transit - refused
-        most = log.sum_after(soonest_s - usual_s) - log.sum_after(sent_at_s)
+        most = sum(amount for last_s, amount in log.begun(sent_at_s) if last_s > soonest_s - usual_s)
         if least * (1 - AS_MUCH) <= usual_s * per_s <= most * (1 + AS_MUCH):
             length_s = usual_s
             break

@@ -14,7 +14,7 @@ SLOTS = 32
 last of it is over."""
 SLACK_S = 0.02
 """Added to the length: calls arrive later than they were sent, and not all of them equally late."""
-FIRST_SLACK, MOST_SLACK = 0.05, 0.1
+FIRST_SLACK, MOST_SLACK = 0.04, 0.1
 """… but at first no more than this share of the length, and never more than that."""
 NEARLY_FULL = 0.8
 """A refusal when so much of the window was used comes from a call that arrived a moment early."""
@@ -112,7 +112,7 @@ class Window:
     def take(self, cost: float, start_s: float) -> None:
         if self.tries is not None and self.ends_s is not None and start_s >= self.ends_s:
             self.tries = self.tries + 1 if self.tries < MOST_TRIES else None
-        over_s = start_s - self.length_s - self.slack_s
+        over_s = start_s - 2 * (self.length_s + self.slack_s)  # it may be for later, and be given back
         while self.taken and self.taken[0][0] <= over_s:
             del self.taken[0]
         part_s = self.length_s / SLOTS
@@ -134,6 +134,10 @@ class Window:
                 if part[1] <= 0:
                     del self.taken[place]
                 return
+
+    def forget_after(self, now_s: float) -> None:
+        """What is booked for later: it is booked again."""
+        self.taken = [part for part in self.taken if part[0] <= now_s]
 
     def fill(self, now_s: float) -> None:
         """There is no room now, whatever is known of what was taken."""
