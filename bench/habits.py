@@ -102,7 +102,7 @@ class Habits:
                 self._level = self.depth
             if self._level + 1e-9 < amount:
                 return self._began_s + self.depth_s - now_s
-            self._level -= amount
+            self._level = max(0.0, self._level - amount)
             return 0.0
         while self._recent and self._recent[0][0] <= now_s - self.depth_s:
             self._used -= self._recent.popleft()[1]

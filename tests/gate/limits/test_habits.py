@@ -124,6 +124,57 @@ def test_what_goes_out_before_the_first_answer_is_not_taken_for_the_calls_of_oth
     held(habits, processes=processes, most_wall=1.10)
 
 
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize(
+    ("per_s", "depth_s", "phase_s"),
+    [(5.0, 10.0, 4.0), (20.0, 10.0, 8.0), (5.0, 60.0, 12.0), (20.0, 60.0, 12.0), (40.0, 60.0, 18.0)],
+)
+def test_a_window_that_began_before_the_run_is_asked_whether_it_is_over_where_nothing_tells(
+    per_s: float, depth_s: float, phase_s: float, headers: Headers, processes: int
+) -> None:
+    """Everybody waited until what was sent first was a whole length old: up to 2.8 times the time."""
+    habits = Habits(per_s, depth_s, "fixed", headers, "absent", phase_s=phase_s)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+def test_the_end_of_one_window_and_the_next_are_not_taken_for_a_longer_one() -> None:
+    """616 of 400 in ten seconds: 15 seconds were believed, and 222 refused."""
+    held(Habits(40.0, 10.0, "fixed", "minute", "absent", phase_s=9.5), processes=4, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("resets", ["exact", "whole"])
+@pytest.mark.parametrize("per_s", [1.0, 2.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_one_call_a_second_is_not_taken_for_one_a_minute(
+    counting: Counting, per_s: float, resets: Resets, processes: int
+) -> None:
+    """Nothing remains after each, as where a minute's bucket is shallow: sixty times the time."""
+    habits = Habits(per_s, 1.0, counting, "window", resets=resets)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("retry_after", ["exact", "whole"])
+@pytest.mark.parametrize("headers", ["minute", "bucket"])
+@pytest.mark.parametrize("counting", ["fixed", "sliding"])
+def test_refusals_cease_where_fewer_whole_calls_fit_into_a_second_than_are_stated(
+    counting: Counting, headers: Headers, retry_after: RetryAfter, processes: int
+) -> None:
+    """A hundred a minute, counted as one a second: it was refused 172 times for 60 calls."""
+    habits = Habits(100 / 60, 1.0, counting, headers, retry_after)
+
+    ended_s = run_in_virtual_time(
+        paced(habits, Limits(), calls=120, processes=processes, window=50 // processes)
+    )
+
+    assert habits.refused <= 20
+    assert ended_s <= 1.20 * ideal_s(habits, 120, 50)
+
+
 @pytest.mark.parametrize("headers", ["minute", "bucket"])
 @pytest.mark.parametrize("depth_s", [1.0, 10.0])
 @pytest.mark.parametrize("counting", COUNTINGS)
@@ -164,6 +215,8 @@ def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_prov
         ([(20, 19, 0.9), (20, 12, 0.85), (20, 10, 0.8)], 1.0),
         ([(1200, 1199, 2.0), (1200, 1180, 2.0), (1200, 1100, 6.0)], 60.0),
         ([(200, 150, 4.0), (200, 100, 7.0)], 10.0),
+        ([(1, 0, 0.98)], 1.0),
+        ([(2, 1, 1.0), (2, 0, 1.0)], 1.0),
     ],
     ids=[
         "a second",
@@ -174,6 +227,8 @@ def test_what_was_learnt_from_refusals_at_random_holds_nobody_back_once_the_prov
         "a window of a second",
         "a minute in whole seconds",
         "ten in whole seconds",
+        "one a second",
+        "two in one second or two",
     ],
 )
 def test_the_time_of_a_limit_is_what_was_used_over_what_it_takes_to_come_back(

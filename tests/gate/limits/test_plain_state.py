@@ -13,6 +13,7 @@ from evalve.gate.limits.bucket import Bucket, Burst, Trial
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
+from evalve.gate.limits.pace import Pace
 from evalve.gate.limits.period import Period
 from evalve.gate.limits.plain_state import from_plain, to_plain
 from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
@@ -56,8 +57,9 @@ def filled(kind: type[Kind], **given: Any) -> Kind:
         ScopeState(learnt=filled(LearntRate)),
         ScopeState(doubt=filled(Doubt)),
         ScopeState(periods={"requests": filled(Period)}),
+        ScopeState(pace=filled(Pace)),
     ],
-    ids=["window", "stated window", "learnt", "doubt", "period"],
+    ids=["window", "stated window", "learnt", "doubt", "period", "pace"],
 )
 def test_a_stored_state_has_every_field(state: ScopeState) -> None:
     assert from_plain(json.loads(json.dumps(to_plain(state)))) == state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalve.gate.limits.window import Window, usual_length_s
+from evalve.gate.limits.window import Window, asked_after_s, usual_length_s
 
 
 def a_window(*taken: tuple[float, float]) -> Window:
@@ -57,7 +57,10 @@ def test_a_refusal_of_one_with_much_room_makes_it_shorter() -> None:
     assert (window.length_s, window.most, window.surprises) == (0.25, 10.0, 1)
 
 
-@pytest.mark.parametrize(("measured_s", "usual_s"), [(0.2, 0.25), (0.9, 1.0), (8.8, 10.0), (64.0, 60.0)])
+@pytest.mark.parametrize(
+    ("measured_s", "usual_s"),
+    [(0.2, 0.25), (0.9, 1.0), (8.8, 10.0), (64.0, 60.0), (12.7, 10.0), (1.6, 1.0), (14.5, 15.0), (2.1, 2.0)],
+)
 def test_providers_count_in_usual_lengths(measured_s: float, usual_s: float) -> None:
     assert usual_length_s(measured_s) == usual_s
 
@@ -107,3 +110,68 @@ def test_what_was_taken_counts_although_a_booking_for_much_later_was_given_back(
     window.give_back(1.0, 111.0)
 
     assert window.earliest_s(1.0) >= 110.0
+
+
+def asking() -> Window:
+    """Forty in ten seconds, filled at once at 100.0; calls ask whether it is over."""
+    window = Window(40.0, 10.0, slack_s=1e-9, since_s=100.2)
+    window.take(40.0, 100.1)
+    window.ask(100.0, 100.1, 100.2, allowed=5)
+    return window
+
+
+def test_of_a_window_that_was_filled_at_once_single_calls_ask_whether_it_is_over() -> None:
+    window = asking()
+    first_s, second_s = window.asks[:2]
+
+    assert window.earliest_s(1.0) == first_s < 110.0
+    window.take(1.0, first_s)
+
+    assert window.earliest_s(1.0) == second_s
+
+
+def test_one_that_is_refused_is_as_if_it_had_not_been() -> None:
+    window = asking()
+    first_s = window.asks[0]
+    window.take(1.0, first_s)
+
+    assert not window.answered(first_s, 1.0, first_s + 0.1, is_served=False)
+
+    assert window.used(first_s) == 40.0
+
+
+def test_one_that_is_served_shows_that_it_was_over_for_all() -> None:
+    """What was taken before counted on, so that up to 188 were sent ten seconds after they had been taken."""
+    window = asking()
+    first_s = window.asks[0]
+    window.take(1.0, first_s)
+
+    assert window.answered(first_s, 1.0, first_s + 0.1, is_served=True)
+
+    assert (window.ends_s, window.used(first_s), window.asks) == (first_s, 1.0, [])
+
+
+def test_a_window_that_was_filled_slowly_is_not_asked() -> None:
+    window = Window(40.0, 10.0)
+
+    window.ask(100.0, 105.0, 105.1, allowed=5)
+
+    assert window.asks == []
+
+
+@pytest.mark.parametrize("allowed", [0, 3, 11])
+def test_calls_ask_no_more_often_than_they_may_be_refused(allowed: int) -> None:
+    asked_s = asked_after_s(60.0, 1.0, allowed)
+
+    assert len(asked_s) <= allowed
+    assert all(1.0 < at_s < 60.0 for at_s in asked_s)
+
+
+def test_a_refusal_after_much_was_served_in_a_window_whose_end_is_known_makes_it_shorter() -> None:
+    """Two windows were taken for one, because the first was nearly over when calls began."""
+    window = Window(60.0, 15.0, since_s=0.0, ends_s=100.0)
+    window.take(40.0, 101.0)
+
+    window.refused(101.0)
+
+    assert (window.length_s, window.most, window.ends_s) == (10.0, 40.0, 100.0)

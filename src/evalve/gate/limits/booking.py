@@ -17,6 +17,7 @@ from evalve.gate.limits.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket,
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History, together
 from evalve.gate.limits.learnt_rate import DEEPEST_S, LearntRate
+from evalve.gate.limits.pace import Pace
 from evalve.gate.limits.period import MINUTE_S, Period, told_end
 from evalve.gate.limits.places import OFFERED_FOR_S, Line, ShownCeiling
 from evalve.gate.limits.told_window import DATED_S
@@ -104,6 +105,8 @@ class ScopeState:
     """Requests a second, where refusals have shown them and nobody states a limit."""
     probing_from_s: float | None = None
     """After a long pause: when the next call may try, alone, whether calls are served again."""
+    pace: Pace = field(default_factory=Pace)
+    """To which calls are slowed while refusals go on."""
     ramp: tuple[float, float] | None = None
     """Share of the rates that is used since a ramp refusal, and since when."""
     ahead: list[tuple[float, int, Cost]] = field(default_factory=list)
@@ -159,8 +162,14 @@ class ScopeState:
             if (served_try_s := self.learnt.accepted(now_s)) is not None:
                 self._resume(self.learnt, served_try_s, now_s)
             self._hold_learnt(self.learnt.per_s * scale, now_s)
+        if self.pace.per_s is not None:
+            self.pace.go_on(self._known_per_s(), now_s)
         ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)
+
+    def _known_per_s(self) -> float:
+        """Calls a second, by the limit that leaves the fewest."""
+        return min((each.per_s / each.usual_cost for each in self.buckets.values()), default=math.inf)
 
     def _hold_learnt(self, per_s: float, now_s: float) -> None:
         depth = max(per_s * LEARNT_BURST_S, 1.0)
@@ -196,6 +205,8 @@ class ScopeState:
             start_s, binding = self.probing_from_s, "pause"
         if self.learnt is not None and (earliest_s := self.learnt.earliest_s()) > start_s:
             start_s, binding = earliest_s, "requests"
+        if (earliest_s := self.pace.earliest_s()) > start_s:
+            start_s, binding = earliest_s, "requests"
         for dimension, amount in cost.items():
             bucket = self.buckets.get(dimension) if self.begun else None  # the very first call just goes
             if bucket is not None and (earliest_s := bucket.earliest_s(amount)) > start_s:
@@ -223,6 +234,7 @@ class ScopeState:
             self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
             self.ahead.append((start_s, version, dict(cost)))
         self.doubt.note_sent(start_s)
+        self.pace.note_sent(start_s)
         if self.learnt is not None:
             self.learnt.note_sent(start_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
@@ -322,10 +334,11 @@ class ScopeState:
         now_s: float,
         sent: Mapping[Dimension, Sent] = MappingProxyType({}),
         *,
+        cost: Cost = MappingProxyType({}),
         sent_at_s: float | None = None,
         was_held: bool = True,
     ) -> None:
-        """Take in what an answer's headers say; `sent` is from its booking.
+        """Take in what the headers of an answer to a call of that cost say; `sent` is from its booking.
 
         What remains for a call that no limit held is of a time before the calls that are counted since.
         """
@@ -339,7 +352,9 @@ class ScopeState:
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
         for dimension, said in stated.items():
-            one = self._by_the_minute(dimension, said, now_s if sent_at_s is None else sent_at_s, now_s)
+            one = self._by_the_minute(
+                dimension, said, cost.get(dimension, 1.0), now_s if sent_at_s is None else sent_at_s, now_s
+            )
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
             bucket = self.buckets.get(dimension)
@@ -378,13 +393,15 @@ class ScopeState:
         if bucket.keep_to(told_end(said, sent.at_s, now_s), period.seconds(), said, sent, now_s):
             self.version += 1  # who waits books again
 
-    def _by_the_minute(self, dimension: Dimension, said: Stated, sent_at_s: float, now_s: float) -> Stated:
+    def _by_the_minute(
+        self, dimension: Dimension, said: Stated, cost: float, sent_at_s: float, now_s: float
+    ) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
         period = self.periods.setdefault(dimension, Period())
         before_s = period.seconds()
-        period.learn(said, sent_at_s, now_s)
+        period.learn(said, sent_at_s, now_s, cost=cost)
         bucket = self.buckets.get(dimension)
         if bucket is not None and bucket.window is not None:  # it holds as much, for another time
             bucket.window.length_s *= period.seconds() / before_s
@@ -428,7 +445,7 @@ class ScopeState:
                 dimension is None or dimension in self.buckets or "requests" in self.buckets
             ):
                 return False  # calls are held to a rate already
-            self.learnt = LearntRate.blocked(self.doubt.unheld, retry_after_s, now_s)
+            self.learnt = LearntRate.blocked(self.doubt.unheld, retry_after_s, now_s, self.doubt.ever)
             self.unlimited = False
             self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
             self.version += 1
@@ -601,17 +618,22 @@ class ScopeState:
             sent = {
                 name: Sent(sent_at_s, each.taken + cost.get(name, 1.0)) for name, each in self.buckets.items()
             }
+        if self.stated and self.pace.note_refused(sent_at_s, self._known_per_s(), now_s):
+            self.version += 1
         named = [name for name in sent if dimension in (None, name) and self._is_told_of(name)]
         for name in named:
             bucket = self.buckets[name]
             had = bucket.window
             said = stated.get(name)
+            if name in self.periods:
+                self.periods[name].refused += 1
             bucket.refuse(
                 sent[name],
                 cost.get(name, 1.0),
                 retry_after_s,
                 now_s,
                 remaining=said.remaining if said is not None else None,
+                holders=len(self.holders),
             )
             if bucket.window is not had:
                 self.version += 1
@@ -627,11 +649,13 @@ class ScopeState:
 
     def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float, now_s: float) -> None:
         """A call was answered and not refused: nobody has to try any more."""
+        self.pace.note_served()
         if self.learnt is not None and self.learnt.out_at_s == started_at_s:
             self._resume(self.learnt, started_at_s, now_s)
         for dimension, one in sent.items():
-            if (bucket := self.buckets.get(dimension)) is not None:
-                bucket.serve(one)
+            if (bucket := self.buckets.get(dimension)) is not None and bucket.serve(one, now_s):
+                self.version += 1  # who waits for its end books again
+                bucket.since_version = self.version
         if self.probing_from_s is not None:
             self.probing_from_s = None
             self.version += 1

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from evalve.gate.limits.history import History, together
 from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
 from evalve.gate.limits.told_window import DATED_S, HALF_FULL, told_window
-from evalve.gate.limits.window import SHORTEST_S, Window, usual_length_s
+from evalve.gate.limits.window import (
+    LEAST_ASKED,
+    MOST_REFUSED,
+    SHARE_REFUSED,
+    SHORTEST_S,
+    Window,
+    usual_length_s,
+)
 from evalve.gate.messages import Stated
 
 ASSUMED_BURST_S = 1.0
@@ -209,7 +216,14 @@ class Bucket:
     """Where headers tell when what was taken comes back for all at once."""
 
     def refuse(
-        self, sent: Sent, cost: float, retry_after_s: float, now_s: float, *, remaining: float | None
+        self,
+        sent: Sent,
+        cost: float,
+        retry_after_s: float,
+        now_s: float,
+        *,
+        remaining: float | None,
+        holders: int = 1,
     ) -> None:
         """Learn from a call that was booked, so that it should have fitted, and was refused."""
         if self.stated_window is not None:
@@ -228,29 +242,53 @@ class Bucket:
         if self.trial.ends_at is not None:
             self.trial.fail(now_s)
         if self.window is not None:
-            self._refuse_in_window(self.window, sent, retry_after_s, now_s)
+            self._refuse_in_window(self.window, sent, cost, retry_after_s, now_s)
         elif now_s >= self.windows_refuted_until_s:
-            shown_s = self._has_not_flowed_in_for_s(now_s) if is_empty else None
-            told = None
-            if retry_after_s > cost / self.per_s + DATED_S:
-                told = told_window(
-                    burst.log,
-                    self.per_s,
-                    refused=burst.refused,
-                    sent_at_s=sent.at_s,
-                    welcome_s=now_s + retry_after_s,
-                    is_whole=float(retry_after_s).is_integer(),
-                )
-            if told is not None and (is_empty or served >= HALF_FULL * told.length_s * self.per_s):
-                window = self.count_in_windows(told.length_s, now_s)
-                if told.ends_s is not None:
-                    window.end_at(told.ends_s, now_s)
-            elif shown_s is not None:
-                self.count_in_windows(shown_s, now_s)
-            else:
-                self._doubt_flow(self._length_s(served, is_empty, now_s), is_empty, now_s)
+            self._find_window(sent, served, cost, retry_after_s, now_s, is_empty=is_empty, holders=holders)
         burst.refused += cost
         burst.refused_at_s, burst.refused_taken = now_s, sent.taken
+
+    def _find_window(
+        self,
+        sent: Sent,
+        served: float,
+        cost: float,
+        retry_after_s: float,
+        now_s: float,
+        *,
+        is_empty: bool,
+        holders: int,
+    ) -> None:
+        """Whether a refusal shows that what was taken comes back all at once."""
+        shown_s = self._has_not_flowed_in_for_s(now_s) if is_empty else None
+        told = None
+        if retry_after_s > cost / self.per_s + DATED_S:
+            told = told_window(
+                self.burst.log,
+                self.per_s,
+                refused=self.burst.refused,
+                sent_at_s=sent.at_s,
+                welcome_s=now_s + retry_after_s,
+                is_whole=float(retry_after_s).is_integer(),
+            )
+        if told is not None and (is_empty or served >= HALF_FULL * told.length_s * self.per_s):
+            window = self.count_in_windows(told.length_s, now_s)
+            if told.ends_s is not None:
+                window.end_at(told.ends_s, now_s)
+        elif shown_s is not None:
+            self.count_in_windows(shown_s, now_s)
+        else:
+            self._doubt_flow(self._length_s(served, is_empty, now_s), is_empty, now_s)
+        if self.window is not None and told is None:
+            self._ask_whether_it_is_over(self.window, holders, now_s)
+
+    def _ask_whether_it_is_over(self, window: Window, holders: int, now_s: float) -> None:
+        began_s = self.burst.log.first_after(-math.inf)
+        if began_s is None:
+            return
+        refused, calls = self.burst.refused / self.usual_cost, self.taken / self.usual_cost
+        allowed = max(LEAST_ASKED, int(max(MOST_REFUSED * holders, SHARE_REFUSED * calls) - refused))
+        window.ask(began_s, self.burst.served_sent_s, now_s, allowed=allowed)
 
     def _length_s(self, served: float, is_empty: bool, now_s: float) -> float:
         """How long a window would be that so much has filled, or that headers say is full."""
@@ -258,7 +296,7 @@ class Bucket:
         is_ours = self.others_per_s <= WINDOW_SHARE * self.per_s
         if is_empty and is_ours and 0.0 < depth <= SHORT_WINDOW_S * self.per_s:
             return (depth + self.usual_cost) / self.per_s
-        return max(served, depth if is_empty else 0.0) / self.per_s
+        return (depth if is_empty and depth else served) / self.per_s
 
     def _has_not_flowed_in_for_s(self, now_s: float) -> float | None:
         """How long a window is that holds just what was sent, where a bucket would hold much more by now."""
@@ -275,7 +313,10 @@ class Bucket:
         lately = self.burst.log.sum_after(now_s - BUSY_S)
         return lately >= BUSY_SHARE * BUSY_S * self.per_s
 
-    def _refuse_in_window(self, window: Window, sent: Sent, retry_after_s: float, now_s: float) -> None:
+    def _refuse_in_window(
+        self, window: Window, sent: Sent, cost: float, retry_after_s: float, now_s: float
+    ) -> None:
+        window.answered(sent.at_s, cost, now_s, is_served=False)
         if sent.at_s < window.since_s:
             return
         is_told = retry_after_s > DATED_S
@@ -334,10 +375,11 @@ class Bucket:
         self.window = None
         return True
 
-    def serve(self, sent: Sent) -> None:
-        """A call was served."""
+    def serve(self, sent: Sent, now_s: float) -> bool:
+        """A call was served; whether it shows that a window was over."""
         self.burst.served_sent_s = max(self.burst.served_sent_s, sent.at_s)
         self.trial.served += 1
+        return self.window is not None and self.window.answered(sent.at_s, 0.0, now_s, is_served=True)
 
     def refute(self, now_s: float) -> bool:
         """Whether it is news that headers promise too much: refusals show a second's worth, then less."""

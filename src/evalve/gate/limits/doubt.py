@@ -45,6 +45,8 @@ class Doubt:
     immune_until_s: float = -1e9
     """A slower pace was tried and refused as often: until then only a clump counts."""
     immune_for_s: float = IMMUNE_S
+    ever: int = 0
+    """Refusals in all."""
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process has sent that no limit held back."""
 
@@ -70,6 +72,7 @@ class Doubt:
         self, sent_at_s: float, now_s: float, *, in_a_row: bool = False, is_booked: bool = True
     ) -> Verdict:
         """Calls that nobody booked are not known when they are served: their process tells `in_a_row`."""
+        self.ever += 1
         if in_a_row and now_s >= self.immune_until_s:
             return "too fast"
         if sent_at_s < self.began_s:

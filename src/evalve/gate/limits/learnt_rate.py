@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from evalve.gate.limits.history import History, together
 from evalve.gate.limits.window import (
     LEAST_OF,
+    MOST_REFUSED,
     MOST_SLACK,
     NEARLY_FULL,
+    SHARE_REFUSED,
     SHORTEST_S,
     USUAL_S,
     Window,
+    asked_after_s,
     usual_length_s,
 )
 
@@ -91,6 +94,8 @@ LEAST_BLOCKED = 0.25
 FILL_PER_S, FILL_GAP_S = 125.0, 0.03
 """The first time that calls are served again after a try was refused, so many follow, the second so long
 after the first: fewer would not fill a window of a second, of more several would be refused at once."""
+MOST_LOST, NEAR_S = 0.17, 1.5
+"""Of a run, while nothing is served: how soon it is asked again, if the end of a usual window is not near."""
 LEAST_FILLED = 3
 """Fewer calls than that were a bucket's, which had flowed in."""
 FLOWED_IN = 1.5
@@ -187,6 +192,10 @@ class LearntRate:
     """What was served since calls were served again until one was refused: all of a window, if it is one."""
     may_flow: bool = False
     """Whether a bucket could have served as much."""
+    aimed_s: float = 0.0
+    """When a window of a usual length would be over, where it is asked before."""
+    refused_before: int = 0
+    """Calls, until nothing was served any more and since."""
     was_idle: bool = False
     """Whether no call went out for a while, to tell that."""
     longest_blocked_s: float = 0.0
@@ -216,9 +225,12 @@ class LearntRate:
         return rate
 
     @classmethod
-    def blocked(cls, unheld: dict[str, History], retry_after_s: float, now_s: float) -> LearntRate:
+    def blocked(
+        cls, unheld: dict[str, History], retry_after_s: float, now_s: float, refused: int = 0
+    ) -> LearntRate:
         """Nothing is served any more: what was sent until then, and after how long calls are welcome."""
         rate = cls(1.0 / REFUSED_SOON_S, now_s, known_at_s=now_s, counted_from_s=now_s, unheld=unheld)
+        rate.refused_before = refused
         first = together(unheld.values())
         rate.burst, rate.burst_s = first.sum_after(-math.inf), now_s - first.began_s
         rate._block(now_s)
@@ -285,6 +297,7 @@ class LearntRate:
         self.known_at_s = now_s
         if self.try_at_s is not None:
             self.refused_try_s, self.out_at_s = sent_at_s, None
+            self.refused_before += 1
             self._try_again(retry_after_s, now_s)
             return
         served = max(0, self.admitted - self._sent_after(sent_at_s))
@@ -451,6 +464,7 @@ class LearntRate:
     def _block(self, now_s: float) -> None:
         self.blocked_at_s = self.refused_try_s = now_s
         self.welcome_s = self.tries = None
+        self.aimed_s = 0.0
         self._begin_history(now_s)
 
     def _begin_history(self, now_s: float) -> None:
@@ -479,7 +493,21 @@ class LearntRate:
             end_s = self._end_after_s(now_s + SOONEST * blocked_s)
             is_soon = blocked_s > SHORTEST_S and end_s < now_s + LATEST * blocked_s
             is_end = is_soon or (self._is_no_bucket() and end_s < math.inf)
-            self.try_at_s = end_s if is_end else now_s + 2 * blocked_s
+            if self.aimed_s > now_s:
+                end_s, is_end = self.aimed_s, True
+            self.try_at_s = self._asked_before(end_s, now_s) if is_end else now_s + 2 * blocked_s
+
+    def _asked_before(self, end_s: float, now_s: float) -> float:
+        """Before the end of the next window of a usual length, where it may have begun before us."""
+        if not self._is_no_bucket():
+            return end_s
+        began_s = end_s - min(length_s for length_s, each_s in self._ends() if each_s == end_s)
+        to_come = sum(each_s > end_s for _, each_s in self._ends())
+        most = MOST_REFUSED * max(1, len(self.unheld))
+        left = int(max(most, SHARE_REFUSED * self.burst)) - self.refused_before - to_come
+        self.aimed_s = end_s
+        asks = asked_after_s(DEEPEST_S, now_s - began_s, max(0, left), MOST_LOST)
+        return began_s + asks[0] if asks and began_s + asks[0] < end_s - NEAR_S else end_s
 
     def _note_blocked(self) -> None:
         self.longest_blocked_s = max(self.longest_blocked_s, self.refused_try_s - self.blocked_at_s)
@@ -552,7 +580,7 @@ class LearntRate:
         self.past, self.unheld = sent, {}
         was_refused = self.refused_try_s > self.blocked_at_s
         if was_refused and not self.has_filled and told is None and not lengths:
-            self.per_s, self.tries = FILL_PER_S, 1
+            self.per_s, self.tries = max(FILL_PER_S, self.burst / max(self.burst_s, 1.0)), 1
             self.has_filled = self.is_filling = True
         elif self.given_per_s is None:
             self.per_s = min(self.per_s, max(LEAST_PER_S, 1.0 / max(blocked_s, 0.01)))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evalve.gate.limits.stated_window import SAME_S, ToldEnd
-from evalve.gate.limits.window import SHORTEST_S, USUAL_S, least_usual_length_s
+from evalve.gate.limits.window import MORE_USUAL_S, SHORTEST_S, USUAL_S, least_usual_length_s
 from evalve.gate.messages import Stated
 
 MINUTE_S = 60.0
 NEARLY_A_MINUTE_S = 45.0
-LEAST_SEEN = 2
+LEAST_SEEN = 1
 ROUNDED_S = 2.0
 """How much may be added where it is told by dates, in whole seconds: their beginning is cut off, their end
 rounded up."""
@@ -23,6 +23,8 @@ CUT_S = 1.0
 """… and where only their beginning is, or it is told in whole seconds."""
 MOVES = 2
 """So often, before it came: once may be a mistake, as where a clock was set."""
+REFUTED = 3
+"""Refusals after which a longer length is believed, where the shorter one is likelier."""
 APART = 1.2
 """Two answers that differ by more than this share cannot be about the same bucket."""
 
@@ -65,20 +67,24 @@ class Period:
     """When the first of these calls was sent."""
     moved: int = 0
     """How often that was later all of a sudden, before it came: it does not end for all."""
+    refused: int = 0
+    """Calls that were booked."""
 
-    def learn(self, stated: Stated, sent_at_s: float, now_s: float) -> None:
+    def learn(self, stated: Stated, sent_at_s: float, now_s: float, *, cost: float = 1.0) -> None:
+        """From an answer to a call that took so much."""
         limit, remaining, full_in_s = stated.per_minute, stated.remaining, stated.full_in_s
         if not limit or remaining is None or not full_in_s or remaining >= limit:
             return
-        was_full = sent_at_s >= self.full_at_s
-        self.full_at_s = now_s + full_in_s
         used = limit - remaining
+        was_full = sent_at_s >= self.full_at_s or used <= cost
+        self.full_at_s = now_s + full_in_s
         rounding_s = rounded_s(stated)
         self.is_exact = self.is_exact or rounding_s == 0.0
         self.longest_told_s = max(self.longest_told_s, full_in_s)
         self.longest_reset_s = max(self.longest_reset_s, full_in_s - rounding_s)
         self._learn_end(told_end(stated, sent_at_s, now_s), sent_at_s, now_s)
-        if remaining < limit / 2 and self.at_most_s >= NEARLY_A_MINUTE_S:
+        is_slow = full_in_s + now_s - sent_at_s >= cost * MINUTE_S / limit  # at least that has to come back
+        if remaining < limit / 2 and self.at_most_s >= NEARLY_A_MINUTE_S and is_slow:
             return  # the limit may be a minute's, and what remains a shallow bucket's
         self.seen += 1
         self.at_least_s = max(self.at_least_s, (full_in_s - rounding_s) * limit / used)
@@ -122,4 +128,9 @@ class Period:
         if self.seen < LEAST_SEEN or self.at_most_s >= NEARLY_A_MINUTE_S:
             return MINUTE_S
         likely = [usual_s for usual_s in USUAL_S if self.at_least_s <= usual_s <= self.at_most_s]
-        return max(likely, default=self.at_least_s)
+        is_refuted = self.refused >= REFUTED
+        if not likely:
+            at_least_s = max(self.at_least_s, SHORTEST_S)
+            return least_usual_length_s(at_least_s) if is_refuted else at_least_s
+        more_usual_s = MORE_USUAL_S.get(likely[-1])
+        return more_usual_s if more_usual_s in likely and not is_refuted else likely[-1]

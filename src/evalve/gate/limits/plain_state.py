@@ -11,6 +11,7 @@ from evalve.gate.limits.bucket import Bucket, Burst, Trial
 from evalve.gate.limits.doubt import Doubt
 from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
+from evalve.gate.limits.pace import Pace
 from evalve.gate.limits.period import Period
 from evalve.gate.limits.places import Line, ShownCeiling
 from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
@@ -41,6 +42,7 @@ def to_plain(state: ScopeState) -> dict[str, Any]:
         "unheld_since": state.unheld_since_s,
         "learnt": _learnt(state.learnt) if state.learnt else None,
         "probing_from": state.probing_from_s,
+        "pace": astuple(state.pace) if state.pace != Pace() else (),
         "ramp": state.ramp,
         "version": state.version,
         "ahead": state.ahead,
@@ -67,6 +69,7 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         unheld_since_s=plain.get("unheld_since"),
         learnt=learnt,
         probing_from_s=plain.get("probing_from"),
+        pace=Pace(*plain.get("pace", ())),
         ramp=tuple(plain["ramp"]) if plain["ramp"] else None,
         version=plain["version"],
         ahead=[(values[0], values[1], values[2]) for values in plain["ahead"]],

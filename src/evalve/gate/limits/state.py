@@ -152,6 +152,7 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
             settlement.stated,
             now_s,
             _sent(settlement),
+            cost=settlement.actual,
             sent_at_s=settlement.started_at_s,
             was_held=settlement.unheld is None,
         )
