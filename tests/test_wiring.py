@@ -15,7 +15,7 @@ import pytest
 import evalve
 from evalve import wiring
 from evalve.concurrency import Sequential
-from evalve.contracts import EvaluationInfo, EvaluationSpec, RunInfo, Store
+from evalve.contracts import SAMPLE, EvaluationInfo, EvaluationSpec, RunInfo, Store
 from evalve.declare.foreach import MARK, ForEach, foreach
 from evalve.errors import ExperimentChanged, Interrupted, Locked, OptionError
 from evalve.options import Options
@@ -173,6 +173,19 @@ class TestDirectCalls:
             "2 of 3 samples done and saved; run it again with experiment='x' to go on"
         )
         assert evalve.run(eval_interrupted, experiment="x").done == 3
+
+    def test_a_run_that_no_person_has_stopped_says_why(self) -> None:
+        @ForEach(concurrency=Sequential())("q", ROWS)
+        def eval_spent(q: str) -> bool:
+            sample = SAMPLE.get()
+            assert sample is not None
+            sample.stop_run("the budget of 2 USD is used up", drops_sample=True)
+            return True
+
+        with pytest.raises(Interrupted) as caught:
+            eval_spent(experiment="x")
+
+        assert str(caught.value).startswith("the budget of 2 USD is used up. 0 of 3 samples done and saved;")
 
 
 class TestExperiments:

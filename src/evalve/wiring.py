@@ -374,11 +374,14 @@ async def run_directly_async(
 
 
 def _interruption(outcome: Outcome) -> str:
-    """What is saved, and what running it again would do."""
+    """Why it stopped, where it was not a person; what is saved, and what running it again would do."""
+    why = f"{outcome.stop_reason}. " if outcome.stop_reason else ""
     again = f"experiment={outcome.info.spec.experiment!r}"
     if outcome.run.status == "complete":
-        return f"{done_in_words(outcome)} and saved; none is left, and with {again} it returns the result"
-    return f"{done_in_words(outcome)} and saved; run it again with {again} to go on"
+        return (
+            f"{why}{done_in_words(outcome)} and saved; none is left, and with {again} it returns the result"
+        )
+    return f"{why}{done_in_words(outcome)} and saved; run it again with {again} to go on"
 
 
 @contextmanager
