@@ -1231,6 +1231,19 @@ async def test_a_stream_that_is_read_on_slowly_is_waited_for(world: World) -> No
     await reading
 
 
+@virtually
+async def test_calls_under_way_are_waited_for_after_a_stream_has_ended_unread(world: World) -> None:
+    world.account.budget.limit_usd = 1.5  # a call may cost a dollar, and costs 0.05
+    async with world.gate.stream(a_request("one", stream=True), FakeSender()) as reply:
+        await anext(reply.chunks)
+        await asyncio.sleep(60)
+        assert [chunk async for chunk in reply.chunks] == EVENTS[1:]
+
+    calls = [world.gate.exchange(a_request(prompt), FakeSender()) for prompt in ("two", "three")]
+
+    assert [reply.status for reply in await asyncio.gather(*calls)] == [200, 200]
+
+
 @pytest.mark.parametrize("opened_in_tasks", [False, True])
 def test_equal_streams_that_are_read_in_turn_do_not_wait_for_each_other(
     opened_in_tasks: bool, tmp_path: Path

@@ -128,6 +128,7 @@ class LiveStream:
 
     async def _ended_unread(self, error: Exception | None) -> None:
         """It came to its end while its reader was elsewhere."""
+        self._is_read()  # by us: a budget that takes it for unread for ever would wait for one call too few
         if error is not None:
             await self._broken_off(error)
         elif self._owner.is_booked:
