@@ -364,6 +364,12 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
         (200, b'{"output": [], "status": "queued"}', "no_answer"),
         (200, b'{"output": [], "status": "in_progress"}', "no_answer"),
         (200, b'{"output": [], "status": "cancelled"}', "no_answer"),
+        (200, b'{"output": [], "status": "failed", "error": null}', "no_answer"),
+        (
+            200,
+            sse({"type": "response.failed", "response": {"output": [], "status": "failed", "error": None}}),
+            "no_answer",
+        ),
         (400, b'{"__type": "com.amazon#ThrottlingException", "message": "slower"}', "rate_limit"),
         (403, error_body(type_="ThrottlingException"), "rate_limit"),
         (429, GOOGLES, "rate_limit"),

@@ -95,7 +95,7 @@ _REFUSALS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
 )
 _GIVEN_UP = ("error", "abort")
 """Finish reasons of OpenRouter's and vLLM's with which an answer is none."""
-_NOT_DONE = ("cancelled", "in_progress", "queued")
+_NOT_DONE = ("cancelled", "failed", "in_progress", "queued")
 _CONCURRENCY = re.compile(r"concurren|simultaneous", re.IGNORECASE)
 _TAIL = 5
 """Events at the end of a stream: usage stands in the last chunk or, with some servers, shortly before it."""
@@ -196,7 +196,8 @@ class OpenAIDialect:
             return broken(reply, "its stream has no end")
         if last == DONE and _never_finished(reply.body):
             return broken(reply, "its stream ends, but no choice in it has a finish_reason")
-        return misfit_of_stream(call, reply, chain((before,), events))
+        response = before.get("response") if isinstance(before, dict) else None
+        return _unfinished(who, reply, response) or misfit_of_stream(call, reply, chain((before,), events))
 
     def _problem_of_error(
         self, who: str, reply: Reply, error: Mapping[str, Any], kind: ProblemKind
@@ -372,7 +373,7 @@ def _never_finished(body: bytes) -> bool:
 
 
 def _unfinished(who: str, reply: Reply, parsed: Any) -> Problem | None:
-    """A response that is still being made, or that somebody has cancelled, is not an answer yet."""
+    """A response that is still being made, was cancelled, or has failed without saying why."""
     status = parsed.get("status") if isinstance(parsed, dict) and "output" in parsed else None
     return no_answer(who, f"has the status {status!r}", reply) if status in _NOT_DONE else None
 
