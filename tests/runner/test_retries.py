@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 import socket
 import urllib.error
 from collections.abc import Iterator
@@ -69,6 +70,14 @@ class TestByDefault:
 
         assert len(delays_s) > 1
         assert all(delay_s is not None and 1.0 <= delay_s < 2.0 for delay_s in delays_s)
+
+    def test_jitter_is_not_that_of_a_program_that_seeds_its_random_numbers(self) -> None:
+        drawn = []
+        for _ in range(2):
+            random.seed(0)
+            drawn.append([after(NetworkRetries(), tried(1, TimeoutError())) for _ in range(4)])
+
+        assert drawn[0] != drawn[1]
 
     def test_a_delay_is_never_longer_than_half_a_minute(self) -> None:
         assert after(NetworkRetries(tries=99), tried(50, TimeoutError())) == Verdict(delay_s=30.0)

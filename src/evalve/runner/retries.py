@@ -17,6 +17,10 @@ WORKER_DEATHS = 2
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 
+_JITTER = random.SystemRandom().random
+"""Not Python's shared numbers: a program that seeds them, or forks, would have all its workers wait alike.
+Nor may we draw what the program would have drawn."""
+
 _NETWORK_ERRNOS = frozenset(
     {
         errno.ECONNABORTED,
@@ -115,7 +119,7 @@ class NetworkRetries:
 
     reads_results = False
 
-    def __init__(self, tries: int = TRIES, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(self, tries: int = TRIES, *, jitter: Callable[[], float] = _JITTER) -> None:
         self._tries = tries
         self._jitter = jitter
 
@@ -144,7 +148,7 @@ def is_network_error(error: BaseException) -> bool:
 class InfrastructureRetries:
     """For what broke around a sample: it says nothing about the sample, whatever retries that one has."""
 
-    def __init__(self, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(self, *, jitter: Callable[[], float] = _JITTER) -> None:
         self._jitter = jitter
 
     def after(self, error: BaseException | None, times: int) -> Verdict:
