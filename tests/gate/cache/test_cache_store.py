@@ -485,6 +485,22 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.
     other.close()
 
 
+def test_verify_takes_another_programs_lock_for_no_damage(tmp_path: Path, locked: sqlite3.Connection) -> None:
+    store = CacheStore(tmp_path)
+    whole = store.verify()
+    locked.execute("UPDATE entries SET checksum = 1")
+    locked.execute("COMMIT")
+    locked.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        store.verify()
+
+    assert (whole.checked, whole.corrupt, whole.file_damage) == (1, (), None)
+    locked.execute("COMMIT")
+    assert store.verify().corrupt == (key_of("before"),)
+    store.close()
+
+
 def left_in(directory: Path) -> list[Path]:
     return list(directory.glob("responses.db.left-*"))
 

@@ -166,6 +166,7 @@ def _give_room_back(file: CacheFile) -> None:
 
 
 def verify(file: CacheFile) -> Verified:
+    """Nothing is written, and no other writer waited for, where nothing is damaged."""
     checked, last_id, corrupt = 0, 0, list[str]()
     try:
         while True:
@@ -174,14 +175,21 @@ def verify(file: CacheFile) -> Verified:
             if not rows:
                 return Verified(str(file.path), checked, tuple(corrupt))
             damaged = [row for row in rows if _is_damaged(row[1:])]
-            with file.writing(create=False) as connection:
-                if connection is not None:
-                    connection.executemany("DELETE FROM entries WHERE id = ?", [(row[0],) for row in damaged])
+            if damaged:
+                _remove(file, damaged)
             corrupt += [_name(row[1]) for row in damaged]
             checked += len(rows)
             last_id = rows[-1][0]
+    except sqlite3.OperationalError:
+        raise  # locked, or not ours to write: that is no damage
     except sqlite3.DatabaseError as error:
         return Verified(str(file.path), checked, tuple(corrupt), file_damage=str(error))
+
+
+def _remove(file: CacheFile, rows: Sequence[Row]) -> None:
+    with file.writing(create=False) as connection:
+        if connection is not None:
+            connection.executemany("DELETE FROM entries WHERE id = ?", [(row[0],) for row in rows])
 
 
 def _after(connection: sqlite3.Connection | None, last_id: int) -> list[Row]:
