@@ -309,6 +309,22 @@ store.close()
     assert store.verify().checked == 2
 
 
+async def test_what_another_user_has_kept_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = CacheStore(tmp_path)
+    await theirs.put(key_of("a"), ENTRY)
+    theirs.close()
+    lock = tmp_path / "responses.db.lock"
+    lock.unlink()
+    lock.mkdir()  # a file that is not ours to open, even for root
+    monkeypatch.setattr(os, "access", lambda path, _: path == tmp_path)
+    ours = CacheStore(tmp_path)
+
+    assert ours.get(key_of("a")) == ENTRY
+    ours.close()
+
+
 # -- damage
 
 

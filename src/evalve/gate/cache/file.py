@@ -253,7 +253,7 @@ class CacheFile:
         return None
 
     def _connected(self, within_s: float) -> _Connection:
-        if self._is_at_rest_in_a_directory_without_writing():
+        if self._is_at_rest_and_not_ours_to_write():
             return self._connection("mode=ro&immutable=1", within_s)
         if self._in_use is None:
             make_private(self.path)
@@ -289,10 +289,11 @@ class CacheFile:
         connection.generation, connection.waits_s = self._generation, within_s
         return connection
 
-    def _is_at_rest_in_a_directory_without_writing(self) -> bool:
+    def _is_at_rest_and_not_ours_to_write(self) -> bool:
+        """As where a CI's cache was restored for another user: what was kept can be read all the same."""
         return (
             self.path.is_file()
-            and not os.access(self.path.parent, os.W_OK)
+            and not (os.access(self.path.parent, os.W_OK) and os.access(self.path, os.W_OK))
             and not Path(f"{self.path}-wal").exists()
         )
 
