@@ -487,6 +487,24 @@ async def test_what_another_program_keeps_from_being_written_is_there_and_writte
     locking.close()
 
 
+async def test_nobody_waits_longer_than_a_second_for_another_programs_lock(tmp_path: Path) -> None:
+    store = CacheStore(tmp_path)
+    await store.put(key_of("before"), ENTRY)
+    locking = sqlite3.connect(tmp_path / "responses.db", isolation_level=None)
+    locking.execute("BEGIN IMMEDIATE")
+
+    async with asyncio.timeout(2.5):
+        kept = await store.put(key_of("one"), ENTRY)
+
+    assert (kept, store.get(key_of("one"))) == (False, ENTRY)
+    locking.execute("COMMIT")
+    locking.close()
+    store.close()
+    again = CacheStore(tmp_path)
+    assert again.get(key_of("one")) == ENTRY
+    again.close()
+
+
 @pytest.fixture
 def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     """Another program has the cache, which has one answer, and lets go of it with `COMMIT`."""

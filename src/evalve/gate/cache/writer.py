@@ -20,6 +20,9 @@ from evalve.gate.cache.file import CacheFile
 
 _LOG = logging.getLogger(__name__)
 _AT_MOST = 256
+_LOOKS, _LOOKS_EVERY_S = 4, 0.25
+"""For so long whoever gives an order waits for it: meanwhile the time of a sample passes. In pieces, or a
+loop that stood still for a second would be taken for a cache that is locked."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -37,9 +40,9 @@ class Writer(Protocol):
     """Takes orders from any thread and loop."""
 
     async def do(self, order: Order[T_co]) -> T_co | None:
-        """What the order gave, once it is committed; `None` where the cache cannot be written.
+        """What the order gave, once it is committed; `None` where the cache cannot be written soon.
 
-        Cancelling the wait does not cancel the order.
+        Neither giving up nor cancelling the wait cancels the order.
         """
 
     def post(self, order: Order[object]) -> None:
@@ -108,7 +111,10 @@ class ThreadWriter:
         told: asyncio.Future[T_co | None] = loop.create_future()
         if not self._put(_Asked(order, loop, told)):
             return None
-        return await told
+        for _ in range(_LOOKS):
+            if (await asyncio.wait((told,), timeout=_LOOKS_EVERY_S))[0]:
+                return told.result()
+        return None
 
     def post(self, order: Order[object]) -> None:
         self._put(_Asked(order, None, None))
