@@ -66,6 +66,27 @@ def test_a_file_that_cannot_be_used_is_told_of_once_and_limits_hold_all_the_same
     assert [record.getMessage().split()[0] for record in caplog.records] == [str(path)]
 
 
+async def test_a_full_disk_that_can_be_read_makes_nobody_forget_what_was_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: SqliteState) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    time = Time()
+    shared = SqliteState(tmp_path / "limits.db", now_s=time)
+    state = SteadyState(shared)
+    await booked(state)
+    monkeypatch.setattr(SqliteState, "_transaction", full)
+    booked_s = [(await booked(state)).start_s for _ in range(60)]
+
+    time.now_s += TRY_AGAIN_AFTER_S + 1
+    await state.version(SCOPE)
+    next_s = (await booked(state)).start_s
+
+    assert next_s - booked_s[-1] == pytest.approx(1.0)
+    await state.close()
+
+
 async def test_a_disk_that_fills_up_in_the_middle_loses_no_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -57,16 +57,20 @@ class SteadyState:
         self._shared.on_place(tell)
 
     async def version(self, scope: str) -> int:
-        return await self._either(lambda state: state.version(scope))
+        return await self._looked_at(lambda state: state.version(scope))
 
     async def peek(self, scope: str) -> ScopeState:
-        return await self._either(lambda state: state.peek(scope))
+        return await self._looked_at(lambda state: state.peek(scope))
 
     async def views(self) -> list[ScopeView]:
-        return await self._either(lambda state: state.views())
+        return await self._looked_at(lambda state: state.views())
 
     async def close(self) -> None:
         await self._shared.close()
+
+    async def _looked_at(self, do: Callable[[LimitState], Awaitable[T]]) -> T:
+        """Only what is written shows that the file can be used again: a full disk can be read."""
+        return await (self._either(do) if self._own is None else do(self._own))
 
     async def _either(self, do: Callable[[LimitState], Awaitable[T]]) -> T:
         own = self._own
