@@ -351,6 +351,45 @@ def test_results_are_added_and_read_by_hand(storage: type[Storage]) -> None:
     assert kept.list_experiments() == []
 
 
+def test_what_was_wrong_and_what_broke_is_found_in_a_database() -> None:
+    kept = SQLiteStorage("place.db")
+    for name in ("w", "v"):
+        kept.create_evaluation("e", Evaluation(name, EvaluationStatus.COMPLETED, 1_700_000_000.0))
+        scores = [
+            Score("match", False, [accuracy()], {"why": name}),
+            Score("size", 0, []),
+            Score("ok", 1, []),
+        ]
+        wrong = Record(Result(*scores), 0, {"x": name}, timestamp=1_700_000_001.0)
+        kept.add_results("e", name, [wrong, Record(Result(prompt=""), 1, {"x": 2}, error="ValueError: no")])
+
+    failed = kept.get_failed_results("e")
+    broken = kept.get_error_results("e", "w")
+
+    assert [(one["evaluation_name"], one["evaluator_name"], one["value"]) for one in failed] == [
+        ("v", "match", False),
+        ("v", "size", 0),
+        ("w", "match", False),
+        ("w", "size", 0),
+    ]
+    assert kept.get_failed_results("e", evaluation_name="v", evaluator_name="match") == [
+        {
+            "evaluation_name": "v",
+            "item_id": 0,
+            "dataset_row": {"x": "v"},
+            "error": None,
+            "timestamp": 1_700_000_001.0,
+            "evaluator_name": "match",
+            "value": False,
+            "metadata": {"why": "v"},
+        }
+    ]
+    assert [(one["evaluation_name"], one["item_id"], one["error"]) for one in broken] == [
+        ("w", 1, "ValueError: no")
+    ]
+    assert kept.get_failed_results("gone") == []
+
+
 def test_experiments_that_are_not_there_are_missed_by_name() -> None:
     with pytest.raises(ValueError, match="Experiment 'gone' not found"):
         JSONStorage("place").delete_experiment("gone")
