@@ -170,6 +170,11 @@ def test_what_only_looks_like_an_evaluation_is_told_about(project: Project, work
 
         def check_other(word):
             return True
+
+        class Words:
+            @foreach("word", ["a"])
+            def eval_in_class(self, word):
+                return True
         """,
     )
     ended = project.pytest("eval_mixed.py", *workers)
@@ -179,4 +184,6 @@ def test_what_only_looks_like_an_evaluation_is_told_about(project: Project, work
         "evalve: eval_mixed.py::eval_forgotten (line 4) is not run: it has no @foreach(columns, dataset)",
         "evalve: eval_mixed.py::check_word (line 7) is not run: its name does not begin with eval_:"
         " call it eval_check_word",
+        "evalve: eval_mixed.py::Words::eval_in_class (line 19) is not run:"
+        " the name of its class does not begin with Test: call it TestWords",
     ]

@@ -10,6 +10,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Generator, Iterator
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -138,19 +139,29 @@ def pytest_pycollect_makeitem(
 
 
 def _note_if_left_out(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
-    """In `eval_*.py`: `eval_x` without `@foreach`, and `@foreach` on a name that nobody collects."""
-    if not (inspect.isfunction(obj) and collector.path.match("eval_*.py")):
-        return
+    """In `eval_*.py`: `eval_x` without `@foreach`, and `@foreach` where nobody collects it."""
     module = collector.getparent(pytest.Module)
-    if module is None or (obj.__globals__ is not vars(module.obj) and not hasattr(obj, MARK)):
+    if module is None or not collector.path.match("eval_*.py"):
+        return
+    if inspect.isclass(obj):
+        if obj.__module__ == module.obj.__name__ and not collector.istestclass(obj, name):
+            for inner, function in vars(obj).items():
+                if inspect.isfunction(function) and hasattr(function, MARK):
+                    why = f"the name of its class does not begin with Test: call it Test{name}"
+                    _note_left_out(collector, f"{name}::{inner}", function, why)
+        return
+    if not inspect.isfunction(obj) or (obj.__globals__ is not vars(module.obj) and not hasattr(obj, MARK)):
         return  # it is imported from elsewhere
     if hasattr(obj, MARK):
-        why = f"its name does not begin with eval_: call it eval_{name}"
+        _note_left_out(collector, name, obj, f"its name does not begin with eval_: call it eval_{name}")
     elif name.startswith("eval_"):
-        why = "it has no @foreach(columns, dataset)"
-    else:
-        return
-    place = obj.__code__ if not hasattr(obj, "place_as") else obj.place_as.__code__
+        _note_left_out(collector, name, obj, "it has no @foreach(columns, dataset)")
+
+
+def _note_left_out(
+    collector: pytest.Module | pytest.Class, name: str, function: FunctionType, why: str
+) -> None:
+    place = getattr(function, "place_as", function).__code__
     text = f"{collector.nodeid}::{name} (line {place.co_firstlineno}) is not run: {why}"
     collector.config.stash.setdefault(LEFT_OUT, []).append(text)
 
