@@ -69,6 +69,25 @@ def test_a_plain_function_is_run_over_a_dataset() -> None:
     assert result.evaluation.startswith("guessing")
 
 
+async def test_a_result_that_is_there_may_be_awaited_and_its_names_given_by_place() -> None:
+    run_at_once = await sums("sums", "placed", 2)
+    run_over_rows = await run_evaluation(
+        lambda x: exact_match(x, "a"), "x", ["a", "b"], "letters", "placed", 1
+    )
+    assert (run_at_once.evaluation, run_at_once.experiment, len(run_at_once)) == ("sums", "placed", 2)
+    assert (run_over_rows.evaluation, run_over_rows.experiment, len(run_over_rows)) == (
+        "letters",
+        "placed",
+        1,
+    )
+
+
+def test_a_record_of_a_run_has_what_the_function_returned() -> None:
+    first, *_, broken = sums(experiment="returned").results
+    assert (first.result.scores, first.result.prompt) == (first.scores, first.prompt)
+    assert (broken.result.scores, broken.result.error) == ([], "ValueError: no fingers left")
+
+
 def test_a_storage_object_is_where_an_evaluation_records() -> None:
     @ForEach(storage=JSONStorage("kept"))("x", [("a",)])
     def eval_kept(x: str) -> Score:

@@ -90,13 +90,17 @@ def run_evaluation(
     column_spec: str,
     dataset: Any,
     evaluation_name: str | SessionManager | None = None,
+    experiment_name: str | None = None,
+    samples: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run a plain function over a dataset; keyword arguments are its fixtures, and options as for a call."""
+    """Run a plain function over a dataset; keyword arguments are its fixtures, and options as for a call.
+
+    Where the function is not async, the result is there at once, and may be awaited too.
+    """
     if isinstance(evaluation_name, SessionManager):
-        kwargs["session_manager"] = evaluation_name
-    elif evaluation_name is not None:
-        kwargs["evaluation_name"] = evaluation_name
+        kwargs["session_manager"], evaluation_name = evaluation_name, None
+    kwargs |= {"evaluation_name": evaluation_name, "experiment_name": experiment_name, "samples": samples}
     names = ("concurrency", "retries", "storage")
     declaring = {name: kwargs.pop(name) for name in names if name in kwargs}
     return ForEach(**declaring)(column_spec, dataset)(eval_fn)(**kwargs)
@@ -133,10 +137,12 @@ def _called_as_in_doteval(declared: Callable[..., Any], *, awaited: bool) -> Cal
 def _in_words_of_evalve(
     evaluation: Evaluation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Evaluation, tuple[Any, ...], dict[str, Any]]:
+    if args and isinstance(args[0], SessionManager):
+        kwargs, args = kwargs | {"session_manager": args[0]}, args[1:]
+    elif args and isinstance(args[0], str):
+        kwargs, args = kwargs | dict(zip(_BY_PLACE, args, strict=False)), args[len(_BY_PLACE) :]
     said = {name: value for name, value in kwargs.items() if name not in _OF_DOTEVAL}
     given = {name: kwargs[name] for name in _OF_DOTEVAL if kwargs.get(name) is not None}
-    if args and isinstance(args[0], SessionManager):
-        given["session_manager"], args = args[0], args[1:]
     if isinstance(session := given.get("session_manager"), SessionManager):
         said["experiment"] = session.current_experiment
         said["storage"] = place_of(session.storage)
@@ -151,6 +157,7 @@ def _in_words_of_evalve(
 
 
 _OF_DOTEVAL = ("evaluation_name", "experiment_name", "progress_manager", "session_manager")
+_BY_PLACE = ("evaluation_name", "experiment_name", "samples")
 
 
 class Batch(AwaitedForEach):

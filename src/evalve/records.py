@@ -248,6 +248,11 @@ class Record:
         return self.index
 
     @property
+    def result(self) -> Result:
+        """What the function returned, with all scores that came of it."""
+        return Result(*self.scores, prompt=self.prompt, response=self.response, error=self.error)
+
+    @property
     def model_response(self) -> Any:
         return self.response
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
@@ -96,6 +96,11 @@ class EvaluationResult:
 
     def __iter__(self) -> Iterator[Record]:
         return self._store.records(self._info)
+
+    def __await__(self) -> Generator[None, None, EvaluationResult]:
+        """It is there at once: files that were written for doteval await sync evaluations, too."""
+        yield from ()
+        return self
 
     def __len__(self) -> int:
         return self.done + self.failed + self.skipped
