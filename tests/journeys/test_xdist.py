@@ -221,6 +221,38 @@ def test_the_second_ctrl_c_cancels_the_workers_and_says_how_to_go_on(
     assert project.pytest(*TWO_AT_ONCE).outcomes == {"passed": 2}
 
 
+def test_a_worker_that_replaces_a_crashed_one_hears_of_the_ctrl_c_before_it(project: Project) -> None:
+    project.write(
+        "eval_crash.py",
+        """
+        import asyncio, os
+        from pathlib import Path
+        from evalve import foreach
+
+        @foreach("number", [1])
+        async def eval_crash(number):
+            Path("started").touch()
+            while not Path("go").exists():
+                await asyncio.sleep(0.01)
+            os._exit(1)
+
+        @foreach("number", [1])
+        async def eval_later(number):
+            return True
+        """,
+    )
+    with project.started("-m", "pytest", "-n", "1", "--experiment", "x") as run:
+        run.wait_until((project.folder / "started").exists, "sample")
+        run.interrupt()
+        run.has_written(STOPPING, to="err")
+        (project.folder / "go").touch()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert "To go on: pytest -n 1 --experiment x" in ended.out
+    assert project.values("x") == {}
+
+
 STUBBORN = """
     import time
     from pathlib import Path

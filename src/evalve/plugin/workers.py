@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -45,7 +46,7 @@ class Workers:
     def channel_to(self, gateway: Any) -> Any:
         """A channel for a new worker, which is to be sent with its input."""
         channel = gateway.newchannel()
-        channel.setcallback(self._heard)
+        channel.setcallback(partial(self._heard, channel))
         self._channels.append(channel)
         return channel
 
@@ -60,8 +61,10 @@ class Workers:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
-    def _heard(self, message: object) -> None:
+    def _heard(self, channel: Any, message: object) -> None:
         self._evaluating.append(message)
+        if self._times:  # this worker takes the place of one that has died since
+            channel.send(self._times)
 
     def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
         if self._times == 0:
