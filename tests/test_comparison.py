@@ -332,6 +332,13 @@ def test_repeated_runs_without_any_change_tell_what_they_would_have_shown() -> N
     assert compare(a, a)[0].minimum_detectable_effect == pytest.approx(0.17, abs=0.02)
 
 
+@pytest.mark.parametrize("right", [8, 10, 18])
+def test_repeats_that_always_agree_show_no_more_than_single_runs(right: int) -> None:
+    a = {f"q{number}": {"x": [float(number < right)] * 3} for number in range(20)}
+
+    assert compare(a, a)[0].minimum_detectable_effect == mcnemar_effect(0, 20)
+
+
 def test_numbers_of_which_all_change_are_limited_by_their_spread() -> None:
     draw = random.Random(1)
     a = rated(**{f"q{number}": draw.gauss(0, 1) for number in range(30)})

@@ -178,10 +178,12 @@ def _detectable(one: Comparison, alpha: float) -> float | None:
     if one.test == "exact McNemar":
         return changes
     by_spread = mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha, growth=one.growth)
-    if by_spread is None or changes is None or one.size_of_changes is None:
+    if changes is None or (by_spread is None and one.size_of_changes is not None):
         return by_spread
-    # where few samples change, their number limits what is found, and not their spread
-    return max(by_spread, changes * one.size_of_changes)
+    # where few samples change, their number limits what is found, and not their spread; where none does,
+    # one would change by as much as its repeats are alike: all of it, if they always agree
+    size = one.growth.bend if one.size_of_changes is None else one.size_of_changes
+    return max(by_spread or 0.0, changes * size) or None
 
 
 @dataclass(frozen=True, slots=True)
