@@ -113,6 +113,7 @@ OURS: list[tuple[BaseException, FailureClass]] = [
     (errors.ModelError("asked not to retry", kind="permanent", status=503), "provider"),
     (errors.ModelError("a bad request", kind="permanent", status=400), "code"),
     (errors.ModelError("a wrong key", kind="permanent", status=401), "code"),
+    (errors.ModelError("too long, told in a stream", kind="permanent", status=200), "code"),
     (errors.ModelError("an unknown model", kind="permanent", status=404), "code"),
     (errors.ModelError("not in the cache, and --cache read asks nobody", kind="permanent"), "code"),
     (errors.MissingKey("set ANTHROPIC_API_KEY"), "code"),

@@ -216,7 +216,7 @@ def _class_of_ours(error: EvalveError) -> FailureClass:
 
 def _class_of_model_error(error: ModelError) -> FailureClass:
     """`permanent` is what asking again cannot change: a wrong request, a missing key, a call not allowed."""
-    failed_there = error.status is not None and error.status not in _REFUSED_STATUSES
+    failed_there = error.status not in (None, 200, *_REFUSED_STATUSES)
     return "provider" if error.kind != "permanent" or failed_there else "code"
 
 

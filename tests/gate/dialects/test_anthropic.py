@@ -324,7 +324,9 @@ def test_headers_without_a_usable_limit_state_nothing(headers: dict[str, str]) -
         (200, sse(START, {"type": "error", "error": {"type": "overloaded_error"}}), "overload"),
         (200, sse(START, {"type": "error", "error": {"type": "api_error"}}), "server"),
         (200, sse(START, {"type": "error", "error": {"type": "rate_limit_error"}}), "rate_limit"),
+        (200, sse(START, {"type": "error", "error": {"type": "invalid_request_error"}}), "permanent"),
         (200, error_body("overloaded_error"), "overload"),
+        (200, error_body("authentication_error"), "permanent"),
     ],
 )
 def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:

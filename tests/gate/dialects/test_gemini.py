@@ -223,6 +223,8 @@ def test_a_stream_begins_with_its_first_piece_and_ends_with_its_reason() -> None
         (403, error_body("PERMISSION_DENIED"), "permanent"),
         (404, error_body("NOT_FOUND"), "permanent"),
         (502, b"<html>bad gateway</html>", "server"),
+        (200, sse(json.loads(error_body("INVALID_ARGUMENT"))), "permanent"),
+        (200, sse(json.loads(error_body("INTERNAL"))), "server"),
     ],
 )
 def test_an_error_has_a_kind(status: int, body: bytes, kind: str) -> None:

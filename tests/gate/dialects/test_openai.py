@@ -262,6 +262,7 @@ def test_headers_without_a_usable_limit_state_nothing(headers: dict[str, str]) -
 # -- problems
 
 EMPTY = {"message": {"role": "assistant", "content": ""}}
+TOO_LONG = {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}
 GIVEN_UP = {"choices": [{"delta": {}, "finish_reason": "error"}]}
 GOOGLES = json.dumps(
     [
@@ -337,6 +338,9 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
             sse({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}),
             "server",
         ),
+        (200, sse({"type": "response.failed", "response": {"error": TOO_LONG}}), "permanent"),
+        (200, json.dumps({"status": "failed", "output": [], "error": TOO_LONG}).encode(), "permanent"),
+        (200, b'{"error": {"message": "bad", "type": "invalid_request_error"}}', "permanent"),
         (200, sse({"type": "response.output_text.delta", "delta": "x"}), "server"),
         (200, b'{"error": {"code": 429, "message": "upstream"}}', "rate_limit"),
         (200, b'{"error": {"code": 400, "message": "upstream"}}', "permanent"),

@@ -115,6 +115,14 @@ def test_what_broke_off_or_failed_is_not_an_answer(path: str, asked: dict[str, A
     assert problem.kind == "server"
 
 
+def test_what_tgi_finds_wrong_with_an_input_in_a_stream_is_not_its_own_fault() -> None:
+    too_long = {"error": "`inputs` must have less than 1024 tokens", "error_type": "validation"}
+
+    problem = dialect.problem(reply(events(too_long)), call_of("/generate_stream", inputs="x"))
+
+    assert problem is not None and problem.kind == "permanent"
+
+
 def test_tgi_refuses_for_want_of_places_and_llama_cpp_while_it_loads() -> None:
     overloaded = {"error": "Model is overloaded", "error_type": "overloaded"}
     full = dialect.problem(reply(overloaded, 429), call_of("/generate", inputs="x"))

@@ -21,6 +21,24 @@ DONE = "[DONE]"
 _LONGEST_MESSAGE = 500
 _NEVER_SERVED = (501, 505, 510)
 """Not implemented, or another version of HTTP is wanted: every repeat would be told the same."""
+_MISTAKES = frozenset(
+    {
+        "accessdeniedexception",
+        "authentication_error",
+        "context_length_exceeded",
+        "failed_precondition",
+        "not_found",
+        "not_found_error",
+        "permission_denied",
+        "permission_error",
+        "request_too_large",
+        "resourcenotfoundexception",
+        "unauthenticated",
+        "validation",
+        "validationexception",
+    }
+)
+"""What providers call an error of who asks, beside all that begins with "invalid"."""
 _SECRETS = re.compile(
     r"\b(?:sk|pk|rk)-[\w*.\-]{4,}"  # Anthropic, OpenAI and most who copy them
     r"|\bAIza[\w\-]{10,}"
@@ -120,6 +138,13 @@ def kind_by_status(status: int) -> ProblemKind:
     if status in (408, 409, 425) or status >= 500:
         return "server"
     return "spent" if status == 402 else "permanent"
+
+
+def kind_in_200(*names: str) -> ProblemKind:
+    """What an error means that comes in a 200, where only its name tells whose it is."""
+    lower = [name.lower() for name in names]
+    is_mistake = any(name in _MISTAKES or name.startswith("invalid") for name in lower)
+    return "permanent" if is_mistake else "server"
 
 
 def kind_of(named: ProblemKind | None, by_status: ProblemKind, status: int) -> ProblemKind:

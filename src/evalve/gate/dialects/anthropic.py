@@ -20,6 +20,7 @@ from evalve.gate.dialects.answer_parts import (
     first_event,
     is_stream,
     kind_by_status,
+    kind_in_200,
     kind_of,
     mapping_at,
     moved_to,
@@ -161,14 +162,14 @@ class AnthropicDialect:
     def problem(self, reply: Reply, call: Call | None = None) -> Problem | None:
         who = call.provider if call is not None else self.name
         if not 200 <= reply.status < 300:
-            return self._problem_of_error(who, reply, self._parsed(reply.body), kind_by_status(reply.status))
+            return self._problem_of_error(who, reply, self._parsed(reply.body))
         if is_stream(reply.body):
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
         if parsed is None:
             return unreadable(who, call, reply)
         if isinstance(parsed, dict) and parsed.get("type") == "error":
-            return self._problem_of_error(who, reply, parsed, "server")
+            return self._problem_of_error(who, reply, parsed)
         return misfit(call, reply, parsed)
 
     def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
@@ -176,16 +177,18 @@ class AnthropicDialect:
         last = next(events, None)
         kind = last.get("type") if isinstance(last, dict) else None
         if kind == "error":
-            return self._problem_of_error(who, reply, last, "server")
+            return self._problem_of_error(who, reply, last)
         if kind != "message_stop":
             return broken(reply, "its stream has no message_stop")
         return misfit_of_stream(call, reply, events)
 
-    def _problem_of_error(self, who: str, reply: Reply, parsed: Any, kind: ProblemKind) -> Problem:
+    def _problem_of_error(self, who: str, reply: Reply, parsed: Any) -> Problem:
         error = parsed.get("error") if isinstance(parsed, dict) else None
         error = error if isinstance(error, dict) else {}
         type_, code = str(error.get("type") or amazon_name(reply.headers, parsed)), _error_code(error)
         text = str(error.get("message") or body_text(reply.body))
+        is_in_200 = 200 <= reply.status < 300
+        kind = kind_in_200(type_) if is_in_200 else kind_by_status(reply.status)
         kind = kind_of(KIND_BY_TYPE.get(type_), kind, reply.status)
         if code == "enforced_spend_limit_reached" or (
             kind in ("permanent", "rate_limit") and _SPENT_TEXT.search(text)

@@ -27,6 +27,7 @@ from evalve.gate.dialects.answer_parts import (
     exhausted,
     is_stream,
     kind_by_status,
+    kind_in_200,
     kind_of,
     moved_to,
     problem_of,
@@ -174,7 +175,7 @@ class OpenAIDialect:
             error = _error_in(self._parsed(reply.body))
             if not error and (name := amazon_name(reply.headers, self._parsed(reply.body))):
                 error = {"type": name}
-            return self._problem_of_error(who, reply, error, kind_by_status(reply.status))
+            return self._problem_of_error(who, reply, error)
         if is_stream(reply.body):
             return self._problem_of_stream(who, reply, call)
         parsed = self._parsed(reply.body)
@@ -182,7 +183,7 @@ class OpenAIDialect:
             return unreadable(who, call, reply)
         error = _error_in(parsed) or _error_in_choices(parsed)
         if error:
-            return self._problem_of_error(who, reply, error, "server")
+            return self._problem_of_error(who, reply, error)
         return _unfinished(who, reply, parsed) or misfit(call, reply, parsed)
 
     def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
@@ -191,7 +192,7 @@ class OpenAIDialect:
         before = next(events, None) if last == DONE else last
         error = _error_in(before) or _error_in_last_choices(reply.body)
         if error:
-            return self._problem_of_error(who, reply, error, "server")
+            return self._problem_of_error(who, reply, error)
         if not _has_end(reply.body):
             return broken(reply, "its stream has no end")
         if last == DONE and _never_finished(reply.body):
@@ -199,14 +200,13 @@ class OpenAIDialect:
         response = before.get("response") if isinstance(before, dict) else None
         return _unfinished(who, reply, response) or misfit_of_stream(call, reply, chain((before,), events))
 
-    def _problem_of_error(
-        self, who: str, reply: Reply, error: Mapping[str, Any], kind: ProblemKind
-    ) -> Problem:
+    def _problem_of_error(self, who: str, reply: Reply, error: Mapping[str, Any]) -> Problem:
         type_ = str(error.get("type") or error.get("status") or "")  # the second is Google's
         code = str(error.get("code") or "")
         text = str(error.get("message") or body_text(reply.body))
-        if code.isdecimal() and 200 <= reply.status < 300:
-            kind = kind_by_status(int(code))  # proxies put the status of who they asked into a 200
+        kind = kind_by_status(reply.status)
+        if 200 <= reply.status < 300:  # proxies put the status of who they asked into a 200
+            kind = kind_by_status(int(code)) if code.isdecimal() else kind_in_200(type_, code)
         kind = kind_of(_KIND_BY_CODE.get(code) or _KIND_BY_CODE.get(type_), kind, reply.status)
         if code in _SPENT or type_ in _SPENT:
             kind = "spent"

@@ -18,6 +18,7 @@ from evalve.gate.dialects.answer_parts import (
     broken,
     is_stream,
     kind_by_status,
+    kind_in_200,
     problem_told,
     read_json,
 )
@@ -118,7 +119,7 @@ class PieceDialect:
             return unreadable(who, call, reply)
         told = self._first_told(pieces, reply)
         if told is not None:
-            return problem_told(who, reply, told, "server")
+            return problem_told(who, reply, told, kind_in_200(told.name))
         if call is None:
             return None
         if call.streams and pieces and not any(self.is_end(piece) for piece in pieces):
