@@ -165,6 +165,13 @@ CHUNKS = [
 ]
 
 
+def test_arguments_of_a_tool_call_may_be_an_object() -> None:
+    call = {"id": "t1", "type": "function", "function": {"name": "add", "arguments": {"n": 2}}}
+    completion = {"choices": [{"message": {"content": None, "tool_calls": [call]}, "finish_reason": "stop"}]}
+
+    assert WIRE.answer(completion).tool_calls == [ToolCall("add", {"n": 2}, "t1")]
+
+
 def test_an_answer_is_read() -> None:
     answer = WIRE.answer(json.loads(json.dumps(COMPLETION)))
 

@@ -15,6 +15,7 @@ from evalve.gate.dialects.request_parts import counted
 from evalve.gate.doors.answers import Answer
 from evalve.gate.doors.asks import Ask, as_tool_call, closed, neutral_image, tool_call_from_text, tool_parts
 from evalve.gate.messages import Dialect, Usage
+from evalve.records import ToolCall
 from evalve.secrecy import Secret
 
 _CHOICES = {"auto": "auto", "any": "required", "required": "required", "none": "none"}
@@ -75,13 +76,7 @@ class OpenAIWire:
         choice = raw["choices"][0]
         message = choice["message"]
         finish, refused = choice.get("finish_reason"), message.get("refusal")
-        calls = [
-            tool_call_from_text(
-                call["function"]["name"], call["function"].get("arguments") or "", call.get("id") or ""
-            )
-            for call in message.get("tool_calls") or ()
-            if "function" in call
-        ]
+        calls = [_called(call) for call in message.get("tool_calls") or () if "function" in call]
         return Answer(
             _text(message.get("content")) or refused or "",
             tool_calls=calls,
@@ -191,6 +186,14 @@ def _tool_choice(choice: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     name = _NOT_IN_A_NAME.sub("_", str(schema.get("title") or "answer"))[:64]
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": closed(schema)}}
+
+
+def _called(call: Mapping[str, Any]) -> ToolCall:
+    function, id = call["function"], call.get("id") or ""
+    arguments = function.get("arguments") or ""
+    if isinstance(arguments, dict):  # as TGI and others give them, and not as its text
+        return ToolCall(function["name"], arguments, id)
+    return tool_call_from_text(function["name"], arguments, id)
 
 
 def _text(content: Any) -> str:
