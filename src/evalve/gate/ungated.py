@@ -58,9 +58,11 @@ def asks_a_model(method: str, url: str) -> bool:
     return method.upper() == "POST" and _CALLS.search(address(url)[1]) is not None
 
 
-def gives_a_file_to_a_model(url: str) -> bool:
-    """Of a POST that is not JSON: most of these are uploads, which ask nobody."""
-    return address(url)[1].endswith(_TAKE_FILES)
+def gives_a_file_to_a_model(url: str, content_type: str) -> bool:
+    """Of a POST that is not JSON: most forms are uploads, which ask nobody; bare images and sounds ask."""
+    path = address(url)[1]
+    is_bare = content_type.startswith(("audio/", "image/")) and not path.endswith(_NO_CALLS)
+    return is_bare or path.endswith(_TAKE_FILES)
 
 
 class Ungated:

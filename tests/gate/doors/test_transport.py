@@ -216,7 +216,9 @@ async def test_a_recording_that_a_model_is_to_read_is_told_and_an_upload_is_not(
         url = f"http://127.0.0.1:{port}"
         for path in ("/v1/files", "/v1/audio/transcriptions"):
             await client.post(f"{url}{path}", files={"file": b"x" * 100}, data={"model": "whisper-1"})
-    assert gate.passed == [f"{url}/v1/audio/transcriptions"]
+        for path, kind in (("/upload/v1beta/files", "image/png"), ("/models/whisper", "audio/flac")):
+            await client.post(f"{url}{path}", content=b"x" * 100, headers={"content-type": kind})
+    assert gate.passed == [f"{url}/v1/audio/transcriptions", f"{url}/models/whisper"]
 
 
 def test_a_failure_past_the_gate_stays_the_librarys_own() -> None:

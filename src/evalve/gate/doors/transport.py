@@ -298,8 +298,9 @@ def _understood(library: Library, request: Any, gate: GateLike) -> tuple[Request
     if is_own_gateway(str(request.url)):
         return None, None
     if not is_json_post(request):
-        if request.method == "POST" and gives_a_file_to_a_model(str(request.url)):
-            gate.passed_by(str(request.url))
+        url, content_type = str(request.url), request.headers.get("content-type", "")
+        if request.method == "POST" and gives_a_file_to_a_model(url, content_type):
+            gate.passed_by(url)
         return None, None
     ours = as_gate_request(library, request)
     found = recognised(ours) if ours is not None else None
