@@ -61,6 +61,20 @@ async def test_the_request_arrives_as_it_was_given() -> None:
     assert (headers["x-api-key"], headers["user-agent"], headers["content-length"]) == ("k", "u", "14")
 
 
+async def test_a_request_that_names_no_type_arrives_without_one() -> None:
+    seen: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await read_request(reader))
+        writer.write(OK)
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        await sender.send(Request("POST", f"http://127.0.0.1:{port}/v1/messages", {}, b"{}"))
+        await sender.aclose()
+    assert "content-type" not in seen[0][1]
+
+
 async def test_a_compressed_answer_comes_out_decoded_and_says_so() -> None:
     packed = gzip.compress(b'{"a": 1}')
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"

@@ -239,6 +239,7 @@ class _Opened:
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._new_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("content-type",),  # a server may take JSON for that, but not just any bytes
             max_line_size=_LONGEST_HEADER_BYTES,
             max_field_size=_LONGEST_HEADER_BYTES,
         )

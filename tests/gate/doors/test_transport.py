@@ -88,6 +88,20 @@ async def test_an_answer_is_an_ordinary_response(library: LibraryName) -> None:
     assert gate.requests[0].headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}], ids=["unnamed", "text"])
+@libraries
+async def test_json_that_nobody_has_named_so_passes_the_gate_too(
+    library: LibraryName, headers: dict[str, str]
+) -> None:
+    gate: Any = PassThrough()
+    async with serving(answering(OK)) as port, async_http_client(gate, library=library) as client:
+        url = f"http://127.0.0.1:{port}{PATH}"
+        response = await client.post(url, content=json.dumps(BODY), headers=headers)
+    assert response.json() == {"a": 1}
+    assert [json.loads(request.body) for request in gate.requests] == [BODY]
+    assert gate.requests[0].headers.get("content-type") == headers.get("content-type")
+
+
 @pytest.mark.parametrize("options", [{}, {"trust_env": False}], ids=["our sender", "its own network"])
 @libraries
 def test_a_compressed_answer_is_decoded_once(library: LibraryName, options: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from evalve.gate.dialects.answer_parts import legible
 from evalve.gate.doors.discreet_logs import hide_keys_in_log_of
 from evalve.gate.messages import Problem, ProblemKind, Reply, Request, SendError, Withheld
 from evalve.gate.sender import FRAMING, Timeouts
+from evalve.gate.ungated import asks_a_model
 from evalve.secrecy import discreet, discreet_headers
 
 LibraryName = Literal["httpx2", "httpx"]
@@ -46,7 +47,7 @@ def library_named(name: LibraryName | None) -> Library:
 
 def as_gate_request(library: Library, request: Any) -> Request | None:
     """A JSON POST whose body is there already; `None` for uploads and all else, which are left unread."""
-    if not is_json_post(request):
+    if not may_be_json_post(request):
         return None
     try:
         body = request.content
@@ -55,8 +56,12 @@ def as_gate_request(library: Library, request: Any) -> Request | None:
     return Request("POST", discreet(str(request.url)), discreet_headers(request.headers), body)
 
 
-def is_json_post(request: Any) -> bool:
-    return request.method == "POST" and "json" in request.headers.get("content-type", "")
+def may_be_json_post(request: Any) -> bool:
+    """JSON that nobody has named so, as where it is given as text, is looked for where models are asked."""
+    if request.method != "POST":
+        return False
+    content_type = request.headers.get("content-type", "")
+    return "json" in content_type or asks_a_model("POST", str(request.url))
 
 
 def timeouts_of(request: Any) -> Timeouts:

@@ -19,8 +19,8 @@ from evalve.gate.doors.httpx_parts import (
     as_gate_request,
     async_stream,
     final_headers,
-    is_json_post,
     library_named,
+    may_be_json_post,
     misfit_response,
     sync_stream,
     timeouts_of,
@@ -297,7 +297,7 @@ def _understood(library: Library, request: Any, gate: GateLike) -> tuple[Request
     """The request and the call in it, where there is one; what goes past the gate is told to it."""
     if is_own_gateway(str(request.url)):
         return None, None
-    if not is_json_post(request):
+    if not may_be_json_post(request):
         url, content_type = str(request.url), request.headers.get("content-type", "")
         if request.method == "POST" and gives_a_file_to_a_model(url, content_type):
             gate.passed_by(url)
