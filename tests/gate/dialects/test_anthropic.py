@@ -336,6 +336,13 @@ def test_a_problem_has_a_kind(status: int, body: bytes, kind: str) -> None:
     assert (problem.kind, problem.status) == (kind, status)
 
 
+def test_a_stream_may_end_with_openais_last_event() -> None:
+    body = sse(START, TEXT, DELTA, STOP) + b"data: [DONE]\n\n"
+
+    assert dialect.problem(Reply(200, {}, body)) is None
+    assert dialect.usage(CALL, body) == Usage(input_tokens=25, output_tokens=15, cache_read_tokens=7)
+
+
 @pytest.mark.parametrize("body", [json.dumps(MESSAGE).encode(), sse(START, TEXT, DELTA, STOP)])
 def test_a_whole_answer_is_no_problem(body: bytes) -> None:
     assert dialect.problem(Reply(200, {}, body)) is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from evalve.gate.dialects.answer_forms import begins, ends, misfit, misfit_of_stream, unreadable
 from evalve.gate.dialects.answer_parts import (
+    DONE,
     THROTTLED,
     ParsedOnce,
     Refusal,
@@ -173,7 +174,7 @@ class AnthropicDialect:
         return misfit(call, reply, parsed)
 
     def _problem_of_stream(self, who: str, reply: Reply, call: Call | None) -> Problem | None:
-        events = events_from_the_end(reply.body)
+        events = _events_from_the_end(reply.body)
         last = next(events, None)
         kind = last.get("type") if isinstance(last, dict) else None
         if kind == "error":
@@ -235,9 +236,14 @@ def usage_of_claude(said: Mapping[str, Any]) -> Usage:
     )
 
 
+def _events_from_the_end(body: bytes) -> Iterator[Any]:
+    """Without OpenAI's `[DONE]`, which vLLM and some proxies send after the last."""
+    return (event for event in events_from_the_end(body) if event != DONE)
+
+
 def _usage_of_stream(body: bytes) -> Usage | None:
     """`message_start` has the input, the last `message_delta` the final counts, which hold over the first."""
-    events = events_from_the_end(body)
+    events = _events_from_the_end(body)
     last = next(events, None)
     if not isinstance(last, dict) or last.get("type") != "message_stop":
         return None
