@@ -162,6 +162,7 @@ def test_cached_input_counts_like_any_other() -> None:
         (sse(CHUNK, CHUNK, USAGE, "[DONE]"), Usage(30, 8)),
         (sse(USAGE, CHUNK, "[DONE]"), Usage(30, 8)),
         (sse({"type": "response.completed", "response": RESPONSE}), Usage(30, 8)),
+        (sse({"type": "response.completed", "response": RESPONSE}, "[DONE]"), Usage(30, 8)),
         (sse({"type": "response.incomplete", "response": RESPONSE}), Usage(30, 8)),
         (sse(CHUNK, "[DONE]"), None),
         (sse(CHUNK, LAST, USAGE), Usage(30, 8)),

@@ -288,13 +288,10 @@ def _usage(parsed: Any) -> Usage | None:
 
 
 def _usage_of_stream(body: bytes) -> Usage | None:
-    last = next(events_from_the_end(body), None)
-    if _is_last_of_response(last):
-        return _usage(last.get("response"))
     if not _has_end(body):
         return None
     for event in islice(events_from_the_end(body), _TAIL):
-        usage = _usage(event)
+        usage = _usage(event.get("response") if _is_last_of_response(event) else event)
         if usage is not None:
             return usage
     return None
