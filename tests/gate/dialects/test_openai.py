@@ -163,6 +163,10 @@ def test_cached_input_counts_like_any_other() -> None:
         (sse(USAGE, CHUNK, "[DONE]"), Usage(30, 8)),
         (sse({"type": "response.completed", "response": RESPONSE}), Usage(30, 8)),
         (sse({"type": "response.completed", "response": RESPONSE}, "[DONE]"), Usage(30, 8)),
+        (
+            sse(CHUNK, {**LAST, "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 2}}}),
+            Usage(3, 2),
+        ),
         (sse({"type": "response.incomplete", "response": RESPONSE}), Usage(30, 8)),
         (sse(CHUNK, "[DONE]"), None),
         (sse(CHUNK, LAST, USAGE), Usage(30, 8)),

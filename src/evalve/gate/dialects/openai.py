@@ -29,6 +29,7 @@ from evalve.gate.dialects.answer_parts import (
     kind_by_status,
     kind_in_200,
     kind_of,
+    mapping_at,
     moved_to,
     problem_of,
     safe_text,
@@ -273,10 +274,11 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
 
 
 def _usage(parsed: Any) -> Usage | None:
-    """Both spellings: prompt and completion tokens, or input and output tokens."""
-    said = parsed.get("usage") if isinstance(parsed, dict) else None
-    if not isinstance(said, dict):
-        return None
+    """Both spellings: prompt and completion tokens, or input and output tokens.
+
+    A stream of Groq's has them beside, also where it was not asked for them.
+    """
+    said = mapping_at(parsed, "usage") or mapping_at(parsed, "x_groq", "usage")
     total = counted(said.get("prompt_tokens", said.get("input_tokens")))
     details = said.get("prompt_tokens_details") or said.get("input_tokens_details")
     cached = counted(details.get("cached_tokens")) if isinstance(details, dict) else None
