@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import io
 import socket
 import ssl
 import threading
@@ -73,6 +74,21 @@ async def test_a_request_that_names_no_type_arrives_without_one() -> None:
         await sender.send(Request("POST", f"http://127.0.0.1:{port}/v1/messages", {}, b"{}"))
         await sender.aclose()
     assert "content-type" not in seen[0][1]
+
+
+async def test_a_file_in_a_form_names_the_form() -> None:
+    seen: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await read_request(reader))
+        writer.write(OK)
+
+    sender = AiohttpSender()
+    async with serving(handle) as port:
+        upload = Request("POST", f"http://127.0.0.1:{port}/v1/files", {}, b"")
+        await sender.send_file(upload, io.BytesIO(b"{}\n"), form={"purpose": "batch"})
+        await sender.aclose()
+    assert seen[0][1]["content-type"].startswith("multipart/form-data; boundary=")
 
 
 async def test_a_compressed_answer_comes_out_decoded_and_says_so() -> None:

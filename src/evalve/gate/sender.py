@@ -130,6 +130,8 @@ class AiohttpSender:
             url,
             data=data or request.body or None,
             headers=headers | proxy.headers_for_http if url.scheme == "http" else headers,
+            # a server may take bytes of no type for JSON, but not those of another type; forms name their own
+            skip_auto_headers=("content-type",) if data is None else None,
             allow_redirects=False,
             timeout=allowed,
             proxy=proxy.url,
@@ -239,7 +241,6 @@ class _Opened:
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._new_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("content-type",),  # a server may take JSON for that, but not just any bytes
             max_line_size=_LONGEST_HEADER_BYTES,
             max_field_size=_LONGEST_HEADER_BYTES,
         )
