@@ -449,7 +449,7 @@ def test_answers_of_workers_outlive_a_cache_that_another_program_keeps_locked(pr
         project.pytest(*arguments, "--experiment", "third", **environment)
 
         assert provider.stats.requests == 4
-    assert "the response cache cannot be used (database is locked)" in locked.all
+    assert "the response cache cannot be used (nothing could be written for a second)" in locked.all
     assert calls_of(project, "third") == [(0, 1)] * 4
 
 

@@ -139,10 +139,14 @@ class CacheFile:
             self._warned.add(about)
             _LOG.warning("%s: %s", self.path, message)
 
-    def _warn_of_use(self, error: Exception) -> None:
+    def warn_of_waiting(self) -> None:
+        """Nobody waits any longer for what is still being written."""
+        self._warn_of_use("nothing could be written for a second")
+
+    def _warn_of_use(self, why: Exception | str) -> None:
         self.warn(
             "use",
-            f"the response cache cannot be used ({error}): answers are held in memory until it can. See"
+            f"the response cache cannot be used ({why}): answers are held in memory until it can. See"
             " whether the disk is full, the file is yours to write, and no other program keeps it; or name"
             " another folder with EVALVE_CACHE_DIR",
         )

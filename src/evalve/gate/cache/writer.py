@@ -114,6 +114,7 @@ class ThreadWriter:
         for _ in range(_LOOKS):
             if (await asyncio.wait((told,), timeout=_LOOKS_EVERY_S))[0]:
                 return told.result()
+        self._file.warn_of_waiting()
         return None
 
     def post(self, order: Order[object]) -> None:
