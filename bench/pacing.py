@@ -20,6 +20,7 @@ LEAST_IN_DEPTH = 5.0
 """Calls: a provider that holds fewer at once is no window, but a rate."""
 BEGUN = 0.4
 """Of a window that ends for all at once: what is over when the first call comes."""
+ROUNDED: tuple[Resets, ...] = ("whole", "date")
 SEEDS = range(5)
 LATENCIES_S = ((1.0, 1.0), (3.0, 3.0), (0.5, 10.0))
 """Of answers, as models take them: all the same, or some up to so long."""
@@ -82,6 +83,10 @@ def habits_matrix() -> list[Figure]:
             for resets in get_args(Resets):
                 begun = Habits(per_s, depth_s, counting, headers, resets=resets, phase_s=BEGUN * depth_s)
                 figures += _held(f"{name}, begun before, resets {resets}", begun, processes)
+        if headers == "window" and depth_s <= 1.0:
+            for resets in ROUNDED:
+                habits = Habits(per_s, depth_s, counting, headers, resets=resets)
+                figures += _held(f"{name}, resets {resets}", habits, processes)
         if headers != "absent":
             tokens = Habits(per_s * 500.0, depth_s, counting, headers, dimension="input_tokens", size=500.0)
             figures += _held(f"{name}, tokens", tokens, processes)

@@ -145,6 +145,37 @@ def test_the_end_of_one_window_and_the_next_are_not_taken_for_a_longer_one() -> 
 
 
 @pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("resets", ["whole", "date"])
+@pytest.mark.parametrize("per_s", [24.0, 40.0, 60.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_a_quarter_of_a_second_that_is_told_as_a_whole_one_is_found_out(
+    counting: Counting, per_s: float, resets: Resets, processes: int
+) -> None:
+    """It was believed to be one: four times the time."""
+    habits = Habits(per_s, 0.25, counting, "window", resets=resets)
+
+    held(habits, processes=processes, most_wall=1.25)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("resets", ["whole", "date"])
+@pytest.mark.parametrize("per_s", [5.0, 9.0, 15.0, 40.0])
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_a_second_that_is_told_as_a_whole_one_is_not_taken_for_less(
+    counting: Counting, per_s: float, resets: Resets, processes: int
+) -> None:
+    """Little is used of a bucket into which as much flows as is taken."""
+    habits = Habits(per_s, 1.0, counting, "window", resets=resets)
+
+    held(habits, processes=processes, most_wall=1.10)
+
+
+def test_calls_that_ask_whether_a_window_is_over_slow_nobody_down_when_it_is() -> None:
+    """Their refusals counted as if calls were too fast: twice the time."""
+    held(Habits(110 / 60, 60.0, "sliding", "bucket", "absent"), processes=1, most_wall=1.10)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("resets", ["exact", "whole"])
 @pytest.mark.parametrize("per_s", [1.0, 2.0])
 @pytest.mark.parametrize("counting", COUNTINGS)

@@ -352,8 +352,9 @@ class ScopeState:
             if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
                 del self.buckets["requests"]
         for dimension, said in stated.items():
+            at_s = now_s if sent_at_s is None else sent_at_s
             one = self._by_the_minute(
-                dimension, said, cost.get(dimension, 1.0), now_s if sent_at_s is None else sent_at_s, now_s
+                dimension, said, cost.get(dimension, 1.0), at_s, now_s, sent.get(dimension)
             )
             if one.per_minute is not None and one.per_minute > 0:
                 self.stated[dimension] = (one.per_minute / 60.0, now_s)
@@ -394,17 +395,25 @@ class ScopeState:
             self.version += 1  # who waits books again
 
     def _by_the_minute(
-        self, dimension: Dimension, said: Stated, cost: float, sent_at_s: float, now_s: float
+        self,
+        dimension: Dimension,
+        said: Stated,
+        cost: float,
+        sent_at_s: float,
+        now_s: float,
+        sent: Sent | None,
     ) -> Stated:
         """What a limit for another time comes to."""
         if said.full_in_s is None or said.per_minute is None:
             return said
-        period = self.periods.setdefault(dimension, Period())
+        period, bucket = self.periods.setdefault(dimension, Period()), self.buckets.get(dimension)
         before_s = period.seconds()
         period.learn(said, sent_at_s, now_s, cost=cost)
-        bucket = self.buckets.get(dimension)
-        if bucket is not None and bucket.window is not None:  # it holds as much, for another time
-            bucket.window.length_s *= period.seconds() / before_s
+        if bucket is not None:
+            if sent is not None:
+                is_steady = not bucket.is_counted_in_windows()
+                period.learn_use(said, sent.at_s, sent.taken, now_s, cost=cost, is_steady=is_steady)
+            _regrade_window(bucket, before_s, period)
         return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
 
     def refute(
@@ -618,15 +627,16 @@ class ScopeState:
             sent = {
                 name: Sent(sent_at_s, each.taken + cost.get(name, 1.0)) for name, each in self.buckets.items()
             }
-        if self.stated and self.pace.note_refused(sent_at_s, self._known_per_s(), now_s):
-            self.version += 1
+        if self.stated and not self._asked(sent_at_s):
+            self.version += self.pace.note_refused(sent_at_s, self._known_per_s(), now_s)
         named = [name for name in sent if dimension in (None, name) and self._is_told_of(name)]
         for name in named:
             bucket = self.buckets[name]
             had = bucket.window
             said = stated.get(name)
-            if name in self.periods:
-                self.periods[name].refused += 1
+            period = self.periods.setdefault(name, Period())
+            before_s = period.seconds()
+            period.note_refused(sent_at_s, now_s)
             bucket.refuse(
                 sent[name],
                 cost.get(name, 1.0),
@@ -635,10 +645,16 @@ class ScopeState:
                 remaining=said.remaining if said is not None else None,
                 holders=len(self.holders),
             )
+            _regrade_window(bucket, before_s, period)
             if bucket.window is not had:
                 self.version += 1
                 bucket.since_version = self.version
         return any(self.buckets[name].is_counted_in_windows() for name in named)
+
+    def _asked(self, sent_at_s: float) -> bool:
+        """Whether a call was to ask whether a window is over: that it is refused tells nothing about pace."""
+        windows = [bucket.window for bucket in self.buckets.values() if bucket.window is not None]
+        return any(sent_at_s in window.asked for window in windows)
 
     def _is_told_of(self, dimension: Dimension) -> bool:
         """Whether headers tell of it, or windows of it are counted because of them."""
@@ -678,6 +694,16 @@ class ScopeState:
     def after_reboot(self) -> ScopeState:
         """Clocks begin anew with the machine: limits are kept, levels are not."""
         return ScopeState(stated={name: (per_s, 0.0) for name, (per_s, _) in self.stated.items()})
+
+
+def _regrade_window(bucket: Bucket, before_s: float, period: Period) -> None:
+    """It holds as much, for another time; one that was found while a shorter time was tried is none."""
+    if bucket.window is None:
+        return
+    if period.seconds() > before_s and not period.use.is_believed:
+        bucket.window = None
+    else:
+        bucket.window.length_s *= period.seconds() / before_s
 
 
 def _lower(configured: Any, stated: tuple[float, float] | None, now_s: float) -> tuple[float, str]:

@@ -7,9 +7,10 @@ long it is. Numbers are cut to whole ones, so that each answer gives two bounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evalve.gate.limits.stated_window import SAME_S, ToldEnd
+from evalve.gate.limits.use import Use
 from evalve.gate.limits.window import MORE_USUAL_S, SHORTEST_S, USUAL_S, least_usual_length_s
 from evalve.gate.messages import Stated
 
@@ -69,6 +70,8 @@ class Period:
     """How often that was later all of a sudden, before it came: it does not end for all."""
     refused: int = 0
     """Calls that were booked."""
+    use: Use = field(default_factory=Use)
+    """Whether it is shorter than it is told in whole seconds."""
 
     def learn(self, stated: Stated, sent_at_s: float, now_s: float, *, cost: float = 1.0) -> None:
         """From an answer to a call that took so much."""
@@ -91,6 +94,28 @@ class Period:
         surely_used = used if was_full else used - 1
         if surely_used > 0:
             self.at_most_s = min(self.at_most_s, full_in_s * limit / surely_used)
+
+    def learn_use(
+        self, stated: Stated, sent_at_s: float, taken: float, now_s: float, *, cost: float, is_steady: bool
+    ) -> None:
+        """From an answer to a call by which so much had been taken in all."""
+        if not stated.per_minute or stated.remaining is None or self._is_long():
+            return
+        self.use.learn(
+            stated.per_minute - stated.remaining,
+            stated.per_minute,
+            self.seconds(),
+            cost=cost,
+            sent_at_s=sent_at_s,
+            taken=taken,
+            now_s=now_s,
+            is_steady=is_steady,
+        )
+
+    def note_refused(self, sent_at_s: float, now_s: float) -> None:
+        """A call that was booked."""
+        self.refused += 1
+        self.use.note_refused(sent_at_s, now_s)
 
     def _learn_end(self, end: ToldEnd, sent_at_s: float, now_s: float) -> None:
         if end.from_s > self.ends_to_s + SAME_S:
@@ -121,6 +146,9 @@ class Period:
         return self.at_least_s > APART * self.at_most_s
 
     def seconds(self) -> float:
+        return min(self._told_s(), self.use.shown_s)
+
+    def _told_s(self) -> float:
         if self._is_window() and self._is_long():
             return least_usual_length_s(max(self.longest_reset_s, SHORTEST_S))
         if self._is_window():

@@ -15,6 +15,7 @@ from evalve.gate.limits.pace import Pace
 from evalve.gate.limits.period import Period
 from evalve.gate.limits.places import Line, ShownCeiling
 from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
+from evalve.gate.limits.use import Use
 from evalve.gate.limits.window import Window
 
 _DOUBT = [each.name for each in fields(Doubt)][:-1]
@@ -65,7 +66,7 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         concurrency=plain["concurrency"],
         shown_concurrency=ShownCeiling(*shown) if (shown := plain["shown_concurrency"]) else None,
         doubt=_doubt_of(plain.get("refusals", ())),
-        periods={name: Period(*values) for name, values in plain.get("periods", {}).items()},
+        periods={name: _period_of(values) for name, values in plain.get("periods", {}).items()},
         unheld_since_s=plain.get("unheld_since"),
         learnt=learnt,
         probing_from_s=plain.get("probing_from"),
@@ -76,6 +77,13 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
         unlimited=plain["unlimited"],
         begun=plain["begun"],
     )
+
+
+def _period_of(values: Sequence[Any]) -> Period:
+    period = Period(*values)
+    if isinstance(values[-1], Sequence):  # rows from before have none
+        period.use = Use(*values[-1])
+    return period
 
 
 def _bucket(bucket: Bucket) -> list[Any]:
