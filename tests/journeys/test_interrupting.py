@@ -695,16 +695,17 @@ def test_an_item_that_a_signal_fails_does_not_go_on_inside_the_next_one(
 def test_an_item_that_a_signal_fails_inside_a_sample_ends_and_no_sample_has_failed(
     project: Project, define: str
 ) -> None:
-    project.write("conftest.py", ALARM)
+    project.write("conftest.py", ALARM.replace("0.4", "60"))
     project.write(
         "eval_two.py",
         f"""
-        import time
+        import signal, time
         from evalve import foreach
 
         @foreach("n", range(100))
         {define} eval_slow(n):
             if n:
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
                 time.sleep(1000)
             return n
 
@@ -736,7 +737,7 @@ def test_a_program_that_goes_on_after_pytest_is_not_ended_for_what_a_sample_left
             await asyncio.sleep(60)
         """,
     )
-    project.write("conftest.py", "from evalve.runner import leaving\nleaving.PATIENCE_S = 0.1\n")
+    project.write("conftest.py", "from evalve.runner import leaving\nleaving.PATIENCE_S = 1.5\n")
     project.write(
         "script.py",
         """
@@ -744,7 +745,7 @@ def test_a_program_that_goes_on_after_pytest_is_not_ended_for_what_a_sample_left
         import pytest
 
         pytest.main(["-q", "eval_slow.py", "--timeout", "0.1"])
-        time.sleep(1)
+        time.sleep(2)
         print("still here")
         """,
     )
