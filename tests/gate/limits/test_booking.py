@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from evalve.gate.limits.answers import observe
 from evalve.gate.limits.booking import ScopeState
 from evalve.gate.limits.bucket import Bucket, Sent
 from evalve.gate.limits.plain_state import from_plain, to_plain
+from evalve.gate.limits.refusals import penalise
 from evalve.gate.limits.state import Refusal, Settlement, apply
 from evalve.gate.messages import Cost, Dimension, Limit, Limits, Stated
 
@@ -274,17 +276,17 @@ def test_the_latest_of_all_dimensions_sets_the_start_and_every_dimension_is_book
 def test_a_state_is_the_same_after_it_was_stored() -> None:
     state, limits = a_state(requests=(600, 100), output_tokens=(6000, 100))
     apply(state, limits, [], [{"requests": 1, "output_tokens": 50}], holder="1:2", now_s=5.0, horizon_s=0.0)
-    state.observe({"requests": Stated(per_minute=300, remaining=20)}, 6.0)
-    state.penalise("ramp", 2.0, 6.0, 7.0)
-    state.penalise("requests", 2.0, 6.0, 7.0)
+    observe(state, {"requests": Stated(per_minute=300, remaining=20)}, 6.0)
+    penalise(state, "ramp", 2.0, 6.0, 7.0)
+    penalise(state, "requests", 2.0, 6.0, 7.0)
 
     assert from_plain(to_plain(state)) == state
 
 
 def test_after_a_restart_of_the_machine_the_limits_are_kept_and_the_levels_are_not() -> None:
     state = ScopeState()
-    state.observe({"requests": Stated(per_minute=600, remaining=0)}, 9000.0)
-    state.penalise(None, 500.0, 9000.0, 9000.0)
+    observe(state, {"requests": Stated(per_minute=600, remaining=0)}, 9000.0)
+    penalise(state, None, 500.0, 9000.0, 9000.0)
 
     fresh = state.after_reboot()
     fresh.hold(Limits(), 3.0)
@@ -296,8 +298,8 @@ def test_after_a_restart_of_the_machine_the_limits_are_kept_and_the_levels_are_n
 def test_of_a_configured_and_a_stated_limit_the_lower_holds() -> None:
     configured = Limits({"requests": Limit(600)})
     lower, higher = ScopeState(), ScopeState()
-    lower.observe({"requests": Stated(per_minute=300)}, 0.0)
-    higher.observe({"requests": Stated(per_minute=6000)}, 0.0)
+    observe(lower, {"requests": Stated(per_minute=300)}, 0.0)
+    observe(higher, {"requests": Stated(per_minute=6000)}, 0.0)
 
     lower.hold(configured, 0.0)
     higher.hold(configured, 0.0)
@@ -308,7 +310,7 @@ def test_of_a_configured_and_a_stated_limit_the_lower_holds() -> None:
 def test_a_lower_stated_limit_that_nobody_repeats_is_forgotten() -> None:
     configured = Limits({"requests": Limit(600)})
     state = ScopeState()
-    state.observe({"requests": Stated(per_minute=300)}, 0.0)
+    observe(state, {"requests": Stated(per_minute=300)}, 0.0)
 
     state.hold(configured, 599.0)
     before = state.buckets["requests"].per_s
@@ -491,7 +493,7 @@ class World:
         self._apply(event, [settlement], [])
 
     def _pause(self, event: _Event) -> None:
-        self.state.penalise(None, 60.0, event.at_s, event.at_s)
+        penalise(self.state, None, 60.0, event.at_s, event.at_s)
 
     def _stated(self, event: _Event) -> dict[Dimension, Stated]:
         if not self._states:
@@ -710,10 +712,10 @@ def test_a_window_that_holds_just_what_was_sent_needs_no_word_when_it_ends() -> 
 
 def test_a_window_is_as_long_as_the_limit_is_for_once_that_is_known() -> None:
     state = ScopeState()
-    state.observe({"requests": Stated(10.0, 9.0, 0.0, 9.99)}, 0.0)
+    observe(state, {"requests": Stated(10.0, 9.0, 0.0, 9.99)}, 0.0)
     window = state.buckets["requests"].count_in_windows(60.0, 0.0)
 
-    state.observe({"requests": Stated(10.0, 6.0, 0.0, 9.5)}, 0.5)
+    observe(state, {"requests": Stated(10.0, 6.0, 0.0, 9.5)}, 0.5)
     state.hold(Limits(), 0.5)
 
     assert window.length_s == pytest.approx(10.0)
@@ -725,6 +727,6 @@ def test_a_window_is_told_also_by_calls_that_no_limit_held() -> None:
     state = ScopeState()
     for number, (sent_at_s, now_s) in enumerate([(0.0, 0.4), (0.1, 0.7), (0.2, 0.5)]):
         said = Stated(200.0, 199.0 - number, 0.0, 5.0 - sent_at_s)
-        state.observe({"requests": said}, now_s, sent_at_s=sent_at_s, was_held=False)
+        observe(state, {"requests": said}, now_s, sent_at_s=sent_at_s, was_held=False)
 
     assert state.periods["requests"].is_told_window()

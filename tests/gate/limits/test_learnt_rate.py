@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from evalve.gate.limits.answers import note_unheld, observe
 from evalve.gate.limits.booking import REFUSALS, ScopeState
 from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
@@ -324,7 +325,7 @@ def test_as_soon_as_headers_state_a_limit_it_holds_instead() -> None:
     state = ScopeState()
     refused(state, 10.0)
 
-    state.observe({"requests": Stated(per_minute=6000, remaining=50)}, 20.0)
+    observe(state, {"requests": Stated(per_minute=6000, remaining=50)}, 20.0)
     state.hold(Limits(), 20.0)
 
     assert state.learnt is None
@@ -343,7 +344,7 @@ def test_nothing_is_learnt_where_a_limit_is_configured() -> None:
 
 def test_it_is_the_same_after_it_was_stored_and_rows_from_before_can_be_read() -> None:
     state = ScopeState()
-    state.note_unheld("me", sent_at(9.0, 9.5)["me"], ONE, sent_at_s=9.5, now_s=9.6)
+    note_unheld(state, "me", sent_at(9.0, 9.5)["me"], ONE, sent_at_s=9.5, now_s=9.6)
     refused_all(state, 10.0)
     apply(state, Limits(), [], [ONE], holder="me", now_s=10.0, horizon_s=1.0)
     plain = json.loads(json.dumps(to_plain(state)))

@@ -10,19 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
-from evalve.gate.limits.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent, first_seen
+from evalve.gate.limits.bucket import ASSUMED_BURST_S, TRUSTED_AT_FIRST, Bucket, Sent
 from evalve.gate.limits.doubt import Doubt
-from evalve.gate.limits.history import History, together
 from evalve.gate.limits.learnt_rate import DEEPEST_S, LearntRate
 from evalve.gate.limits.pace import Pace
-from evalve.gate.limits.period import MINUTE_S, Period, told_end
+from evalve.gate.limits.period import Period
 from evalve.gate.limits.places import OFFERED_FOR_S, Line, ShownCeiling
-from evalve.gate.limits.told_window import DATED_S
-from evalve.gate.limits.window import Window, usual_length_s
-from evalve.gate.messages import Cost, Dimension, Limits, Stated
+from evalve.gate.limits.window import Window
+from evalve.gate.messages import Cost, Dimension, Limits
 
 AS_GOOD_AS_SENT_S = 0.025
 """What is booked for later than this is certainly missing from it."""
@@ -34,14 +31,10 @@ REFUSALS = "refusals"
 """The source of a limit that was neither configured nor stated."""
 ALONE = "holder 0"
 """The first holder of a state that one process keeps to itself."""
-MOST_BELOW = 3
-"""Refusals below a rate that nothing but a suspicion speaks for …"""
-MOST_BELOW_TOLD = 4.0
-"""… or below one that refusals have told: they are not about the rate."""
 RAISED = 1.5
 """A rate that is so many times the one before: what waits is booked again."""
-PROBED_AFTER_S, PROBED_EVERY_S = 300.0, 5.0
-"""After so long a pause calls try one by one, so far apart, until one is served: they may all be refused."""
+PROBED_EVERY_S = 5.0
+"""After a long pause calls try one by one, so far apart, until one is served: they may all be refused."""
 FEW_IN_WINDOW = 30.0
 """Where no more have filled a window, it is tried whether it holds more than was told."""
 LEARNT_BURST_S = 0.25
@@ -145,7 +138,7 @@ class ScopeState:
                 bucket.set_level(depth * TRUSTED_AT_FIRST, now_s)
             elif abs(bucket.per_s - per_s) > 1e-9 or abs(bucket.depth - depth) > 1e-9:
                 if per_s > RAISED * bucket.per_s:  # what is booked may go earlier
-                    for start_s, amount in self._ahead(dimension, now_s):
+                    for start_s, amount in self.booked_ahead(dimension, now_s):
                         bucket.give_back(amount, start_s)
                     self.version += 1
                     bucket.since_version = self.version
@@ -160,18 +153,18 @@ class ScopeState:
             if "requests" in forgotten:
                 self.learnt.unsettle(now_s)
             if (served_try_s := self.learnt.accepted(now_s)) is not None:
-                self._resume(self.learnt, served_try_s, now_s)
-            self._hold_learnt(self.learnt.per_s * scale, now_s)
+                self.resume(self.learnt, served_try_s, now_s)
+            self.hold_learnt(self.learnt.per_s * scale, now_s)
         if self.pace.per_s is not None:
-            self.pace.go_on(self._known_per_s(), now_s)
+            self.pace.go_on(self.known_per_s(), now_s)
         ceilings = (configured.concurrency, shown.at(now_s) if (shown := self.shown_concurrency) else None)
         self.concurrency = min((each for each in ceilings if each is not None), default=None)
 
-    def _known_per_s(self) -> float:
+    def known_per_s(self) -> float:
         """Calls a second, by the limit that leaves the fewest."""
         return min((each.per_s / each.usual_cost for each in self.buckets.values()), default=math.inf)
 
-    def _hold_learnt(self, per_s: float, now_s: float) -> None:
+    def hold_learnt(self, per_s: float, now_s: float) -> None:
         depth = max(per_s * LEARNT_BURST_S, 1.0)
         bucket = self.buckets.get("requests")
         if bucket is None:
@@ -286,7 +279,7 @@ class ScopeState:
         mine = self.holders.get(holder)
         return replace(self, holders={} if mine is None else {ALONE: mine}, line=Line())
 
-    def _ahead(self, dimension: Dimension, now_s: float) -> list[tuple[float, float]]:
+    def booked_ahead(self, dimension: Dimension, now_s: float) -> list[tuple[float, float]]:
         """What a bucket holds back for bookings that start later, by start."""
         self.ahead = [booked for booked in self.ahead if booked[0] > now_s]
         since = self.buckets[dimension].since_version
@@ -294,7 +287,7 @@ class ScopeState:
             (start_s, cost.get(dimension, 0.0)) for start_s, version, cost in self.ahead if version >= since
         )
 
-    def _in_flight(self) -> int:
+    def in_flight(self) -> int:
         return sum(held.in_flight for held in self.holders.values())
 
     # -- places
@@ -311,13 +304,13 @@ class ScopeState:
         return self.line.offer(self._by_holder(), now_s, but=but) if self.line.waits else []
 
     def _has_place(self, holder: str, ceiling: int) -> bool:
-        if self._in_flight() >= ceiling:
+        if self.in_flight() >= ceiling:
             return False
         return not self.line.waits or self.line.leaves_one_for(holder, ceiling, self._by_holder())
 
     def _ask_again_s(self, ceiling: int, now_s: float) -> float:
         """When a place may be free without anybody's doing: one that is kept for others, one more at once."""
-        if self._in_flight() < ceiling:
+        if self.in_flight() < ceiling:
             return now_s + OFFERED_FOR_S
         if self.shown_concurrency is None or self.shown_concurrency.at(now_s) != ceiling:
             return math.inf
@@ -326,167 +319,7 @@ class ScopeState:
     def _by_holder(self) -> dict[str, int]:
         return {name: held.in_flight for name, held in self.holders.items()}
 
-    # -- feedback
-
-    def observe(
-        self,
-        stated: Mapping[Dimension, Stated],
-        now_s: float,
-        sent: Mapping[Dimension, Sent] = MappingProxyType({}),
-        *,
-        cost: Cost = MappingProxyType({}),
-        sent_at_s: float | None = None,
-        was_held: bool = True,
-    ) -> None:
-        """Take in what the headers of an answer to a call of that cost say; `sent` is from its booking.
-
-        What remains for a call that no limit held is of a time before the calls that are counted since.
-        """
-        self.begun = True
-        if not stated and not self.stated:
-            self.unlimited = self.learnt is None
-            return
-        self.unlimited = False
-        if self.learnt is not None:  # headers know better
-            self.learnt = None
-            if (bucket := self.buckets.get("requests")) is not None and bucket.source == REFUSALS:
-                del self.buckets["requests"]
-        for dimension, said in stated.items():
-            at_s = now_s if sent_at_s is None else sent_at_s
-            one = self._by_the_minute(
-                dimension, said, cost.get(dimension, 1.0), at_s, now_s, sent.get(dimension)
-            )
-            if one.per_minute is not None and one.per_minute > 0:
-                self.stated[dimension] = (one.per_minute / 60.0, now_s)
-            bucket = self.buckets.get(dimension)
-            if bucket is None:
-                if one.per_minute is not None and one.per_minute > 0:
-                    self.buckets[dimension] = first_seen(one, one.per_minute / 60.0, now_s)
-                continue
-            if not was_held:
-                bucket.deepen(one.remaining, now_s)
-                continue
-            ahead, uncharged = self._ahead(dimension, now_s), 0.0
-            if dimension == "output_tokens":
-                uncharged = sum(held.uncharged.get(dimension, 0.0) for held in self.holders.values())
-                uncharged = max(0.0, uncharged - sum(amount for _, amount in ahead))
-            had, rate = bucket.window, bucket.rate()
-            self._keep_to_window(bucket, self.periods.get(dimension), said, sent.get(dimension), now_s)
-            bucket.compare(one, uncharged, now_s, ahead=ahead, sent=sent.get(dimension))
-            if bucket.window is had and bucket.rate() > RAISED * rate:  # what is booked may go earlier
-                for start_s, amount in ahead:
-                    bucket.give_back(amount, start_s)
-            elif bucket.window is had:
-                continue
-            self.version += 1  # what waits is not in it
-            bucket.since_version = self.version
-
-    def _keep_to_window(
-        self, bucket: Bucket, period: Period | None, said: Stated, sent: Sent | None, now_s: float
-    ) -> None:
-        """Where headers say when a window ends for all at once."""
-        if period is None or said.per_minute is None or said.full_in_s is None:
-            return
-        if not period.is_told_window():
-            bucket.stated_window = None
-            return
-        sent = sent or Sent(now_s, bucket.taken)
-        if bucket.keep_to(told_end(said, sent.at_s, now_s), period.seconds(), said, sent, now_s):
-            self.version += 1  # who waits books again
-
-    def _by_the_minute(
-        self,
-        dimension: Dimension,
-        said: Stated,
-        cost: float,
-        sent_at_s: float,
-        now_s: float,
-        sent: Sent | None,
-    ) -> Stated:
-        """What a limit for another time comes to."""
-        if said.full_in_s is None or said.per_minute is None:
-            return said
-        period, bucket = self.periods.setdefault(dimension, Period()), self.buckets.get(dimension)
-        before_s = period.seconds()
-        period.learn(said, sent_at_s, now_s, cost=cost)
-        if bucket is not None:
-            if sent is not None:
-                is_steady = not bucket.is_counted_in_windows()
-                period.learn_use(said, sent.at_s, sent.taken, now_s, cost=cost, is_steady=is_steady)
-            _regrade_window(bucket, before_s, period)
-        return replace(said, per_minute=said.per_minute * MINUTE_S / period.seconds())
-
-    def refute(
-        self,
-        dimension: str | None,
-        stated: Mapping[Dimension, Stated],
-        cost: Cost,
-        sent_at_s: float,
-        now_s: float,
-    ) -> bool:
-        """Whether a refusal's own headers say that enough remains; then they are believed no more."""
-        named = [name for name in stated if dimension is None or name == dimension]
-        for name in named:
-            remaining = stated[name].remaining
-            if remaining is None or remaining < max(1.0, cost.get(name, 1.0)):
-                return False
-        if not named:
-            return False
-        if sent_at_s > self.penalised_at_s.get("refuted", -math.inf):
-            self.penalised_at_s["refuted"] = now_s
-            others = [bucket for name in named if (bucket := self.buckets.get(name)) and bucket.refute(now_s)]
-            self.version += bool(others)
-            for bucket in others:
-                bucket.since_version = self.version
-        return True
-
-    def learn_rate(
-        self, dimension: str | None, retry_after_s: float, *, sent: Sent | None, now_s: float
-    ) -> bool:
-        """Whether calls go on at the pace that is known now, after a refusal that nobody had foretold.
-
-        `sent` is `None` for a call that nothing held back: it tells nothing about the rate that others keep.
-        """
-        if self.stated or dimension == "ramp":
-            return False
-        if self.learnt is None:
-            if self.buckets and (
-                dimension is None or dimension in self.buckets or "requests" in self.buckets
-            ):
-                return False  # calls are held to a rate already
-            self.learnt = LearntRate.blocked(self.doubt.unheld, retry_after_s, now_s, self.doubt.ever)
-            self.unlimited = False
-            self._hold_learnt(self.learnt.per_s * self.ramp_share(now_s), now_s)
-            self.version += 1
-        elif sent is not None:
-            self._learn_more(self.learnt, sent, retry_after_s, now_s)
-        return True
-
-    def _learn_more(self, learnt: LearntRate, sent: Sent, retry_after_s: float, now_s: float) -> None:
-        bucket = self.buckets["requests"]
-        learnt.note_unsent(sent.at_s)
-        if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, retry_after_s, now_s):
-            self.version += 1  # who was to try next books again
-            if learnt.known_at_s == now_s and bucket.window.ends_s is not None:
-                bucket.since_version = self.version  # and is in the window no more
-            return
-        if sent.at_s <= learnt.known_at_s:
-            return
-        if bucket.window is not None:
-            if not learnt.doubt_window(bucket.window, sent.at_s, now_s):
-                bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)
-                return
-            bucket.window = None
-        learnt.refused(sent.at_s, retry_after_s, now_s)
-        if learnt.below >= MOST_BELOW_TOLD:
-            self._absolve(now_s)
-            return
-        self._hold_learnt(learnt.per_s * self.ramp_share(now_s), now_s)
-        bucket.set_level(0.0, now_s)
-        self.version += 1  # what was booked at the old rate is booked again
-        bucket.since_version = self.version
-
-    def _resume(self, learnt: LearntRate, served_try_s: float, now_s: float) -> None:
+    def resume(self, learnt: LearntRate, served_try_s: float, now_s: float) -> None:
         """Calls are served again, after a while in which none was."""
         full = learnt.resume(served_try_s)
         bucket = self.buckets["requests"]
@@ -504,188 +337,6 @@ class ScopeState:
         self.version += 1
         bucket.since_version = self.version
 
-    def note_unheld(self, holder: str, sent: History, each: Cost, *, sent_at_s: float, now_s: float) -> None:
-        """Before it knew of any limit; `each` is what the call took that was sent at that instant."""
-        before = self.doubt.unheld.get(holder, History())
-        if self.learnt is None:
-            self.doubt.note_unheld(holder, sent, now_s)
-        elif self.learnt.is_suspicion or self.learnt.try_at_s is not None:
-            self.learnt.unheld[holder] = sent
-        if self.stated:
-            self._take_unheld(before, sent, each, sent_at_s, now_s)
-
-    def _take_unheld(
-        self, before: History, sent: History, each: Cost, sent_at_s: float, now_s: float
-    ) -> None:
-        """What was sent while the answer was on its way that first stated a limit is not in what it said.
-
-        In a window it counts all the same, from when it was sent.
-        """
-        if self.unheld_since_s is None:
-            self.unheld_since_s = sent_at_s
-            before, sent = History(), together(self.doubt.unheld.values())
-        more = sent.sum_after(-math.inf) - before.sum_after(-math.inf)
-        unknown = sent.sum_after(self.unheld_since_s) - before.sum_after(self.unheld_since_s)
-        if before.parts:
-            sent = History([[sent_at_s, more]], began_s=sent_at_s)
-        for dimension, amount in each.items():
-            if (bucket := self.buckets.get(dimension)) is None:
-                continue
-            if more > 0:
-                bucket.take_unheld(unknown * amount, sent.times(amount), now_s)
-            elif more < 0:
-                bucket.give_back_unheld(amount, sent_at_s)
-
-    def is_about_rate(
-        self,
-        served_per_s: float,
-        sent_at_s: float,
-        booked_for_s: float | None,
-        now_s: float,
-        *,
-        in_a_row: bool = False,
-    ) -> bool:
-        """Whether a refusal that states no limit tells that calls come too fast."""
-        verdict = self.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None)
-        learnt = self.learnt
-        if verdict == "too fast":
-            if learnt is not None:
-                learnt.confirm()
-            return True
-        if learnt is None:
-            if verdict == "perhaps":
-                share, unheld = self.doubt.single_share(), self.doubt.unheld
-                served_per_s = max(served_per_s, self.doubt.served_per_s(now_s))
-                per_s = served_per_s or together(unheld.values()).per_s(now_s)
-                self.learnt = LearntRate.suspected(max(per_s, 1.0), share, unheld, now_s)
-                self.unlimited = False
-                self._hold_learnt(self.learnt.per_s, now_s)
-                self.buckets["requests"].set_level(0.0, now_s)
-            return False
-        if not learnt.is_suspicion or learnt.is_confirmed():
-            learnt.confirm()
-            return True
-        if booked_for_s is not None and booked_for_s > learnt.known_at_s:
-            learnt.below += 1
-            learnt.known_at_s = now_s
-            if learnt.below >= MOST_BELOW:
-                self._absolve(now_s)
-        return False
-
-    def _absolve(self, now_s: float) -> None:
-        self.doubt.absolve(now_s)
-        self.learnt = None
-        bucket = self.buckets.get("requests")
-        if bucket is not None and bucket.source == REFUSALS:
-            del self.buckets["requests"]
-        self.version += 1
-
-    def penalise(self, dimension: str | None, retry_after_s: float, sent_at_s: float, now_s: float) -> None:
-        """A refusal: nothing of that dimension before `retry_after_s`; once for all calls of one episode."""
-        episode = dimension or "pause"
-        if sent_at_s <= self.penalised_at_s.get(episode, -math.inf):
-            return
-        self.penalised_at_s[episode] = now_s
-        self.version += 1
-        if retry_after_s <= DATED_S and (known := [b for b in self.buckets.values() if b.is_depth_shown()]):
-            # whatever they count in, after so long all is there again: more was added by rounding
-            retry_after_s = min(retry_after_s, max(usual_length_s(b.depth / b.per_s) for b in known))
-        if retry_after_s >= PROBED_AFTER_S:
-            self.probing_from_s = now_s + retry_after_s
-        if dimension == "ramp":
-            self.ramp = (0.5 * self.ramp_share(now_s), now_s + retry_after_s)
-        bucket = self.buckets.get(dimension) if dimension else None  # type: ignore[call-overload]
-        if bucket is not None:
-            # the first unit is there exactly then, and the others follow at the rate: no herd
-            bucket.closed_until_s = now_s + retry_after_s
-            bucket.full_at_s = bucket.closed_until_s + max(0.0, bucket.usable() - 1) / bucket.rate()
-            bucket.since_version = self.version
-            return
-        self.pause_until_s = max(self.pause_until_s, now_s + retry_after_s)
-        self.pause_reason = dimension or "refused"
-        for name, each in self.buckets.items():
-            for start_s, amount in self._ahead(name, now_s):
-                each.give_back(amount, start_s)  # they book again
-            each.since_version = self.version
-            each.closed_until_s = max(each.closed_until_s, self.pause_until_s)
-            each.full_at_s = max(
-                each.full_at_s, self.pause_until_s + max(0.0, each.usable() - 1) / each.rate()
-            )
-
-    def refuse(
-        self,
-        dimension: str | None,
-        stated: Mapping[Dimension, Stated],
-        sent: Mapping[Dimension, Sent],
-        cost: Cost,
-        sent_at_s: float,
-        retry_after_s: float,
-        now_s: float,
-    ) -> bool:
-        """Whether windows are counted, so that it is known when calls are welcome again."""
-        if not sent:  # no limit held it back
-            sent = {
-                name: Sent(sent_at_s, each.taken + cost.get(name, 1.0)) for name, each in self.buckets.items()
-            }
-        if self.stated and not self._asked(sent_at_s):
-            self.version += self.pace.note_refused(sent_at_s, self._known_per_s(), now_s)
-        named = [name for name in sent if dimension in (None, name) and self._is_told_of(name)]
-        for name in named:
-            bucket = self.buckets[name]
-            had = bucket.window
-            said = stated.get(name)
-            period = self.periods.setdefault(name, Period())
-            before_s = period.seconds()
-            period.note_refused(sent_at_s, now_s)
-            bucket.refuse(
-                sent[name],
-                cost.get(name, 1.0),
-                retry_after_s,
-                now_s,
-                remaining=said.remaining if said is not None else None,
-                holders=len(self.holders),
-            )
-            _regrade_window(bucket, before_s, period)
-            if bucket.window is not had:
-                self.version += 1
-                bucket.since_version = self.version
-        return any(self.buckets[name].is_counted_in_windows() for name in named)
-
-    def _asked(self, sent_at_s: float) -> bool:
-        """Whether a call was to ask whether a window is over: that it is refused tells nothing about pace."""
-        windows = [bucket.window for bucket in self.buckets.values() if bucket.window is not None]
-        return any(sent_at_s in window.asked for window in windows)
-
-    def _is_told_of(self, dimension: Dimension) -> bool:
-        """Whether headers tell of it, or windows of it are counted because of them."""
-        bucket = self.buckets.get(dimension)
-        return bucket is not None and (
-            dimension in self.stated or (bucket.window is not None and self.learnt is None)
-        )
-
-    def note_served(self, sent: Mapping[Dimension, Sent], started_at_s: float, now_s: float) -> None:
-        """A call was answered and not refused: nobody has to try any more."""
-        self.pace.note_served()
-        if self.learnt is not None and self.learnt.out_at_s == started_at_s:
-            self._resume(self.learnt, started_at_s, now_s)
-        for dimension, one in sent.items():
-            if (bucket := self.buckets.get(dimension)) is not None and bucket.serve(one, now_s):
-                self.version += 1  # who waits for its end books again
-                bucket.since_version = self.version
-        if self.probing_from_s is not None:
-            self.probing_from_s = None
-            self.version += 1
-
-    def lower_ceiling(self, unrefused: int, now_s: float) -> None:
-        """Too many at once: no more from now on than are in flight without the one that was refused.
-
-        Every refusal counts, also those of one episode: of fifty calls sent at once the first that is
-        refused leaves 49, and only the last leaves as many as are served. Rates have nothing to do with it.
-        """
-        served = max(1, unrefused, self._in_flight())
-        shown = self.shown_concurrency
-        self.shown_concurrency = shown.lowered(served, now_s) if shown else ShownCeiling(served, now_s)
-
     def is_ahead_of(self, now_s: float) -> bool:
         """Whether it speaks of later instants than any booking does: another clock than ours was read."""
         until_s = [self.pause_until_s, *(bucket.full_at_s for bucket in self.buckets.values())]
@@ -694,16 +345,6 @@ class ScopeState:
     def after_reboot(self) -> ScopeState:
         """Clocks begin anew with the machine: limits are kept, levels are not."""
         return ScopeState(stated={name: (per_s, 0.0) for name, (per_s, _) in self.stated.items()})
-
-
-def _regrade_window(bucket: Bucket, before_s: float, period: Period) -> None:
-    """It holds as much, for another time; one that was found while a shorter time was tried is none."""
-    if bucket.window is None:
-        return
-    if period.seconds() > before_s and not period.use.is_believed:
-        bucket.window = None
-    else:
-        bucket.window.length_s *= period.seconds() / before_s
 
 
 def _lower(configured: Any, stated: tuple[float, float] | None, now_s: float) -> tuple[float, str]:

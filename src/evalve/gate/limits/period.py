@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from evalve.gate.limits.stated_window import SAME_S, ToldEnd
 from evalve.gate.limits.use import Use
-from evalve.gate.limits.window import MORE_USUAL_S, SHORTEST_S, USUAL_S, least_usual_length_s
+from evalve.gate.limits.window import MORE_USUAL_S, SHORTEST_S, USUAL_S, Window, least_usual_length_s
 from evalve.gate.messages import Stated
 
 MINUTE_S = 60.0
@@ -116,6 +116,13 @@ class Period:
         """A call that was booked."""
         self.refused += 1
         self.use.note_refused(sent_at_s, now_s)
+
+    def regraded(self, window: Window | None, before_s: float) -> Window | None:
+        """It holds as much, for another time; one that was found while a shorter time was tried is none."""
+        if window is None or (self.seconds() > before_s and not self.use.is_believed):
+            return None
+        window.length_s *= self.seconds() / before_s
+        return window
 
     def _learn_end(self, end: ToldEnd, sent_at_s: float, now_s: float) -> None:
         if end.from_s > self.ends_to_s + SAME_S:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from evalve.gate.limits.answers import note_served, note_unheld, observe
 from evalve.gate.limits.booking import Booking, ScopeState
 from evalve.gate.limits.bucket import Sent
 from evalve.gate.limits.history import History
+from evalve.gate.limits.refusals import is_about_rate, learn_rate, lower_ceiling, penalise, refuse, refute
 from evalve.gate.messages import Cost, Dimension, Limits, Stated
 
 SHORT_S = 2.0
@@ -148,7 +150,8 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
             started_at_s=settlement.started_at_s,
         )
     if settlement.answered:
-        state.observe(
+        observe(
+            state,
             settlement.stated,
             now_s,
             _sent(settlement),
@@ -158,13 +161,18 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
         )
     refusal = settlement.refusal
     if settlement.unheld is not None:
-        state.note_unheld(
-            holder, settlement.unheld, settlement.actual, sent_at_s=settlement.started_at_s, now_s=now_s
+        note_unheld(
+            state,
+            holder,
+            settlement.unheld,
+            settlement.actual,
+            sent_at_s=settlement.started_at_s,
+            now_s=now_s,
         )
     if settlement.answered and refusal is None:
-        state.note_served(settlement.sent, settlement.started_at_s, now_s)
+        note_served(state, settlement.sent, settlement.started_at_s, now_s)
     if refusal is not None and refusal.dimension == "concurrency":
-        state.lower_ceiling(refusal.in_flight, now_s)
+        lower_ceiling(state, refusal.in_flight, now_s)
     elif refusal is not None:
         if state.stated:
             state.hold(limits, now_s)  # what it tells depends on the rate, and its own headers may tell that
@@ -175,25 +183,26 @@ def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s:
     sent_at_s, retry_after_s = settlement.started_at_s, refusal.retry_after_s
     is_short = retry_after_s <= SHORT_S
     cost = settlement.booked or {"requests": 1.0}
-    if state.refuse(
-        refusal.dimension, settlement.stated, settlement.sent, cost, sent_at_s, retry_after_s, now_s
+    if refuse(
+        state, refusal.dimension, settlement.stated, settlement.sent, cost, sent_at_s, retry_after_s, now_s
     ):
         return
-    if state.refute(refusal.dimension, settlement.stated, cost, sent_at_s, now_s) and is_short:
+    if refute(state, refusal.dimension, settlement.stated, cost, sent_at_s, now_s) and is_short:
         return  # calls go on at the rate, from an empty bucket
     if not state.stated and not state.is_configured and is_short and refusal.dimension != "ramp":
         booked_for_s = sent_at_s if settlement.booked else None
         served_per_s = settlement.unheld.per_s(now_s) if settlement.unheld is not None else 0.0
-        if not state.is_about_rate(served_per_s, sent_at_s, booked_for_s, now_s, in_a_row=refusal.in_a_row):
+        if not is_about_rate(state, served_per_s, sent_at_s, booked_for_s, now_s, in_a_row=refusal.in_a_row):
             return
-    if state.learn_rate(
+    if learn_rate(
+        state,
         refusal.dimension,
         retry_after_s,
         sent=settlement.sent.get("requests", Sent(sent_at_s, 0.0)) if settlement.booked else None,
         now_s=now_s,
     ):
         return
-    state.penalise(refusal.dimension, retry_after_s, sent_at_s, now_s)
+    penalise(state, refusal.dimension, retry_after_s, sent_at_s, now_s)
 
 
 def _sent(settlement: Settlement) -> Mapping[Dimension, Sent]:
