@@ -278,6 +278,7 @@ def _limits_of_coverage() -> list[Figure]:
 def _power() -> list[Figure]:
     return [
         *(_power_of_changes(n, share) for n in (100, 400) for share in (0.02, 0.05, 0.2)),
+        _power_beside_a_found_difference(120, 0.15),
         *(_power_of_numbers(n) for n in (8, 30)),
         *(_power_of_repeats(*case) for case in ((20, 0.95, 3, 3), (50, 0.9, 5, 1))),
     ]
@@ -295,6 +296,20 @@ def _power_of_changes(n: int, share: float) -> Figure:
         found += mcnemar_exact(fixed, broken) < 0.05
     what = f"power at the effect told: {n} samples, {share:.0%} change".replace("%", " %")
     return Figure(what, found / RUNS, "", target=0.75, at_least=True)
+
+
+def _power_beside_a_found_difference(n: int, fall: float) -> Figure:
+    """What two runs promise of which one is much worse, then how often a fall by as much is found."""
+    draw = random.Random(14)
+    runs = RUNS // 2
+    found = 0
+    for _ in range(runs):
+        (fallen,) = judged([_compared(*_changing(draw, n, 0.02, 0.02 + fall))])
+        effect = fallen.minimum_detectable_effect
+        assert effect is not None
+        found += mcnemar_exact(*_changes(draw, n, 0.02, 0.02 + effect)) < 0.05
+    what = f"power at the effect told: {n} samples, a fall by {fall} found"
+    return Figure(what, found / runs, "", target=0.75, at_least=True)
 
 
 def _power_of_numbers(n: int) -> Figure:

@@ -311,6 +311,17 @@ def test_where_few_samples_change_their_number_limits_what_is_found() -> None:
     assert result.minimum_detectable_effect == mcnemar_effect(3, 100)
 
 
+def test_changes_that_a_found_difference_explains_hide_no_other_difference() -> None:
+    """Else a difference of 0.4 that was found stood beside *smaller ones than 0.31 would be missed*."""
+    a = right(**{f"q{number}": number >= 1 for number in range(60)})
+    b = right(**{f"q{number}": number == 0 or number >= 25 for number in range(60)})
+
+    (result,) = compare(a, b)
+
+    assert (len(result.fixed), len(result.broken), result.is_found) == (1, 24, True)
+    assert result.minimum_detectable_effect == mcnemar_effect(2, 60)
+
+
 @pytest.mark.parametrize(("share", "in_a", "in_b"), [(0.98, 5, 1), (0.9, 1, 5), (0.98, 3, 3)])
 def test_repeated_runs_show_the_effect_that_is_told(share: float, in_a: int, in_b: int) -> None:
     """A share that falls from near 1 spreads more: without that, 15 to 50 of 100 were found."""

@@ -97,9 +97,14 @@ class Comparison:
         return self.difference < 0 if self.higher_is_better else self.difference > 0
 
     @property
+    def is_found(self) -> bool:
+        """Whether there is a difference that chance does not explain."""
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
     def is_regression(self) -> bool:
-        """Worse in B, with an adjusted p below 0.05. Failures are not wrong."""
-        return self.is_worse and self.p_adjusted is not None and self.p_adjusted < ALPHA
+        """Worse in B beyond chance. Failures are not wrong."""
+        return self.is_worse and self.is_found
 
     @property
     def can_show(self) -> bool:
@@ -162,19 +167,18 @@ def judged(compared: Sequence[Comparison]) -> list[Comparison]:
     tested = [each.p_value for each in compared if each.p_value is not None]
     adjusted = iter(holm(tested))
     family = max(1, len(tested))
-    return [
-        replace(
-            each,
-            p_adjusted=None if each.p_value is None else next(adjusted),
-            judged_with=family,
-            minimum_detectable_effect=_detectable(each, ALPHA / family),
-        )
+    with_p = [
+        replace(each, p_adjusted=None if each.p_value is None else next(adjusted), judged_with=family)
         for each in compared
     ]
+    return [replace(each, minimum_detectable_effect=_detectable(each, ALPHA / family)) for each in with_p]
 
 
 def _detectable(one: Comparison, alpha: float) -> float | None:
-    changes = mcnemar_effect(len(one.fixed) + len(one.broken), one.n_paired, alpha)
+    fixed, broken = len(one.fixed), len(one.broken)
+    # a difference that is found explains the changes that make it; the others are chance
+    by_chance = 2 * min(fixed, broken) if one.is_found else fixed + broken
+    changes = mcnemar_effect(by_chance, one.n_paired, alpha)
     if one.test == "exact McNemar":
         return changes
     by_spread = mean_effect(one.standard_deviation or 0.0, one.n_paired, alpha, growth=one.growth)
