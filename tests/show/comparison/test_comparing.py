@@ -426,6 +426,18 @@ def test_a_small_evaluation_beside_a_large_one_matters_only_where_it_is_worse(st
     )
 
 
+def test_a_small_evaluation_of_which_b_broke_on_too_many_to_tell_is_insufficient(store: Store) -> None:
+    for experiment, broken in (("a", 0), ("b", 4)):
+        record(store, experiment, *all_right(40))
+        small = [*all_right(5 - broken), *(failed(f"s{n}") for n in range(5 - broken, 5))]
+        record(store, experiment, *small, name="eval_small")
+
+    assert check(store) == Check(
+        "insufficient",
+        ["eval_small: exact_match lacks 4 of 5 samples in B, which could hide that it is worse"],
+    )
+
+
 def test_what_only_b_has_is_no_reason_against_it(store: Store) -> None:
     record(store, "a", *all_right(40))
     record(store, "b", *(done(f"s{n}", exact_match=True, polite=True) for n in range(40)))

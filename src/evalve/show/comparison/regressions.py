@@ -78,7 +78,7 @@ def _missing_in(evaluation: ComparedEvaluation) -> Iterator[str]:
             yield _without_pairs(one)
         elif not one.can_show and one.is_worse:
             yield f"{one.evaluator} is worse in B, but {_so_few(one)}"
-        elif one.lost_could_hide:
+        elif one.lost_could_hide or (one.lost and not one.can_show):
             yield (
                 f"{one.evaluator} lacks {one.lost} of {one.n_paired + one.lost} samples in B, "
                 "which could hide that it is worse"
