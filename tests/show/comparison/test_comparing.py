@@ -517,6 +517,28 @@ def test_samples_that_the_cache_answered_say_nothing_about_time_and_cost(store: 
     assert "  without 4 samples that the cache answered" in text(store)
 
 
+def test_what_the_cache_answered_is_insufficient_for_a_check_of_what_samples_take(store: Store) -> None:
+    record(store, "a", *(priced(f"s{n}", tokens=100 + n, wall_s=1.0) for n in range(20)))
+    record(store, "b", *(priced(f"s{n}", tokens=0, wall_s=0.0, cached=1) for n in range(20)))
+
+    assert check(store).outcome == "pass"
+    assert check(store, usage_counts=True) == Check(
+        "insufficient",
+        ["eval_math: time, tokens and cost have too few pairs, because the cache answered 20 samples"],
+    )
+    assert "  time, tokens and cost are not compared: the cache answered 20 samples" in text(store)
+
+
+def test_a_cost_that_only_a_has_is_insufficient_for_a_check_of_what_samples_take(store: Store) -> None:
+    priced_in_a = [priced(f"s{n}", tokens=100 + n, wall_s=1.0) for n in range(20)]
+    record(store, "a", *priced_in_a)
+    for sample in priced_in_a:
+        sample["calls"] = {**sample["calls"], "unpriced": 1}
+    record(store, "b", *priced_in_a)
+
+    assert check(store, usage_counts=True) == Check("insufficient", ["eval_math: cost_usd is missing in B"])
+
+
 def test_show_and_compare_weigh_a_sample_with_failed_repeats_the_same(store: Store) -> None:
     samples = [
         *(done("s0", repeat=repeat, exact_match=True) for repeat in range(3)),

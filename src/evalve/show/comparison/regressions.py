@@ -26,7 +26,7 @@ def regression_check(compared: Sequence[ComparedExperiments], *, usage_counts: b
     worse = [text for each in compared for text in _worse(each, usage_counts)]
     if worse:
         return Check("fail", worse)
-    missing = [text for each in compared for text in _missing(each)]
+    missing = [text for each in compared for text in _missing(each, usage_counts)]
     if not missing and not any(one.can_show for one in _evaluators(compared)):
         missing = [f"too few pairs: {_so_few(one)}" for one in _evaluators(compared)]
     return Check("insufficient", missing) if missing else Check("pass", ())
@@ -55,11 +55,11 @@ def _worse_text(one: Comparison) -> str:
     return f"{one.evaluator} is worse in B by {figures.value(abs(one.difference or 0.0))}"
 
 
-def _missing(compared: ComparedExperiments) -> Iterator[str]:
+def _missing(compared: ComparedExperiments, usage_counts: bool) -> Iterator[str]:
     for label in compared.only_in_a:
         yield f"{label} is missing in B"
     for evaluation in compared.evaluations:
-        for text in _missing_in(evaluation):
+        for text in (*_missing_in(evaluation), *(_missing_usage(evaluation) if usage_counts else ())):
             yield f"{evaluation.label}: {text}"
     if not compared.evaluations and not compared.only_in_a:
         yield "there is nothing to compare"
@@ -83,6 +83,16 @@ def _missing_in(evaluation: ComparedEvaluation) -> Iterator[str]:
                 f"{one.evaluator} lacks {one.lost} of {one.n_paired + one.lost} samples in B, "
                 "which could hide that it is worse"
             )
+
+
+def _missing_usage(evaluation: ComparedEvaluation) -> Iterator[str]:
+    if evaluation.cached and not any(one.can_show for one in evaluation.usage):
+        answered = figures.plural(evaluation.cached, "sample")
+        yield f"time, tokens and cost have too few pairs, because the cache answered {answered}"
+        return
+    for one in evaluation.usage:
+        if one.lost and not one.n_paired:
+            yield _without_pairs(one)
 
 
 def _without_pairs(one: Comparison) -> str:

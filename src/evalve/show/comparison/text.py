@@ -59,8 +59,12 @@ def _evaluation_text(one: ComparedEvaluation, *, limit: int | None, width: int |
     yield from differences_text(one.groups, width=width, full=limit is None)
     if one.usage:
         yield from _differences_table(one.usage, width)
-        if one.cached:
-            yield f"  without {figures.plural(one.cached, 'sample')} that the cache answered"
+    answered = figures.plural(one.cached, "sample")
+    if one.cached and one.usage:
+        yield f"  without {answered} that the cache answered"
+    elif one.cached:
+        yield f"  time, tokens and cost are not compared: the cache answered {answered}"
+    if one.cached or one.usage:
         yield ""
     if roles := roles_text(one.roles_a, one.roles_b):
         yield from roles
