@@ -178,7 +178,16 @@ def test_a_gate_from_below_on_what_is_better_the_less_there_is_of_it_says_what_t
     metrics = [MetricValue("latency", "mean", 6.0, higher_is_better=False)]
 
     assert _problems(metrics=metrics, fail_under=(Threshold("latency", 2.0),)) == [
-        "less of latency.mean is better, so that latency=2 says nothing: write latency<=2"
+        "less of latency.mean is better, so that latency=2 says nothing: write latency.mean<=2"
+    ]
+
+
+def test_a_gate_from_below_on_the_bound_of_such_a_value_is_told_the_other_bound() -> None:
+    metrics = [MetricValue("toxic", "accuracy", 0.1, low=0.0, high=0.3, higher_is_better=False)]
+
+    assert _problems(metrics=metrics, fail_under=(Threshold("accuracy.low", 0.2),)) == [
+        "less of toxic.accuracy is better, so that accuracy.low=0.2 says nothing: "
+        "write toxic.accuracy.high<=0.2"
     ]
 
 

@@ -68,9 +68,10 @@ def _missed(threshold: Threshold, value: MetricValue, bound: str | None) -> str 
         undefined = f"undefined ({value.note})" if value.note else "undefined"
         return f"{INSUFFICIENT}{name} is {undefined}, and required to {threshold.in_words}"
     if not value.higher_is_better and not threshold.from_above:
+        meant = f"{name}.high" if bound else name
         return (
             f"less of {name} is better, so that {threshold} says nothing: "
-            f"write {threshold.name}<={threshold.bound:.12g}"
+            f"write {meant}<={threshold.bound:.12g}"
         )
     if not threshold.admits(value.value):
         return f"{name} is {_told_apart(value.value, threshold)}"
@@ -85,7 +86,7 @@ def _missed(threshold: Threshold, value: MetricValue, bound: str | None) -> str 
         return None
     return (
         f"{INSUFFICIENT}{name} is {value.value:.4g}, but the {bound} end of its interval is "
-        f"{_told_apart(end, threshold)} ({value.samples} samples)"
+        f"{_told_apart(end, threshold)} ({_samples(value.samples)})"
     )
 
 
@@ -105,13 +106,13 @@ def _too_few(least: int | None, metrics: Sequence[MetricValue], gates: Sequence[
     firsts = list({value.evaluator: value for value in reversed(metrics)}.values())[::-1]
     values = gated or firsts
     if not values:
-        yield f"{INSUFFICIENT}nothing was scored, and {_samples(least)} required"
+        required = f"{_samples(least)} {'is' if least == 1 else 'are'} required"
+        yield f"{INSUFFICIENT}nothing was scored, and {required}"
     for value in dict.fromkeys(values):
         if value.samples < least:
             name = f"{value.evaluator}.{value.metric}"
-            of = "1 sample" if value.samples == 1 else f"{value.samples} samples"
-            yield f"{INSUFFICIENT}{name} is of {of}, and {least} are required"
+            yield f"{INSUFFICIENT}{name} is of {_samples(value.samples)}, and {least} are required"
 
 
-def _samples(least: int) -> str:
-    return "1 sample is" if least == 1 else f"{least} samples are"
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count} samples"
