@@ -62,20 +62,20 @@ def _why_unequal(result: Any, expected: Any) -> str | None:
 
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}\N{FIGURE SPACE}"
 _GROUPS = ",_'\N{RIGHT SINGLE QUOTATION MARK}" + _SPACES
+_TEX_GROUPS = r",\\! | \\, | \\[ ] | \{,\}"
 _NUMBER = re.compile(
     r"""(?<![A-Za-z\d.])                                # not inside a word, as in gpt4 or v1.2
         (?P<sign>[-+\N{MINUS SIGN}]?) (?:[$€£¥₹]\s?)?   # -$42
         (?P<digits>
-            (?: \d{1,3} (?P<group>[GROUPS])\d{3} (?:(?P=group)\d{3})* (?!\d) | \d+ )
+            (?: \d{1,3} (?P<group>TEX | [GROUPS])\d{3} (?:(?P=group)\d{3})* (?!\d) | \d+ )
             (?: \.\d+ )?
           | \.\d+
         )
         (?P<exponent>[eE][-+]?\d+)?
-    """.replace("GROUPS", _GROUPS),
+    """.replace("GROUPS", _GROUPS).replace("TEX", _TEX_GROUPS),
     re.VERBOSE,
 )
 _ANSWER = re.compile(r"####|\\boxed\s*\{")
-_GROUPING = str.maketrans("", "", _GROUPS)
 # more digits than any answer, and infinities instead of exceptions for absurd exponents
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 
@@ -85,10 +85,11 @@ def numeric_match(result: Any, expected: Any, tolerance: float = 1e-9, relative:
     """Whether two numbers agree: within `tolerance`, or within `relative` times the expected one.
 
     Of a text, the number after the last `####` or `\\boxed{` is taken, else the last number in it.
-    Thousands may be grouped by comma, underscore or a space of any width, one sign throughout, and the
-    decimal mark is a point: "1,234.5" and "1 234.5" are 1234.5. Currency signs, percent signs and units
-    are ignored: "$42", "42 %" and "42km" are 42. Digits inside a word ("gpt4") are no number. A response
-    without a number is a miss; an expected value without one is an error in the dataset.
+    Thousands may be grouped by comma, underscore or a space of any width, one sign throughout, also as TeX
+    writes them, and the decimal mark is a point: "1,234.5", "1 234.5" and "1{,}234.5" are 1234.5. Currency
+    signs, percent signs and units are ignored: "$42", "42 %" and "42km" are 42. Digits inside a word
+    ("gpt4") are no number. A response without a number is a miss; an expected value without one is an error
+    in the dataset.
     """
     wanted = number_in(expected)
     if wanted is None:
@@ -140,8 +141,9 @@ def _number_in_text(text: str) -> Decimal | None:
 
 def _decimal(match: re.Match[str]) -> Decimal | None:
     sign = "-" if match["sign"] in ("-", "\N{MINUS SIGN}") else ""
+    digits = match["digits"].replace(match["group"] or ",", "")
     try:
-        return Decimal(sign + match["digits"].translate(_GROUPING) + (match["exponent"] or ""))
+        return Decimal(sign + digits + (match["exponent"] or ""))
     except InvalidOperation:  # an exponent that not even Decimal holds
         return None
 
