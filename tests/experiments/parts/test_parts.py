@@ -168,6 +168,26 @@ async def test_what_an_agent_called_is_collected_with_its_answer_and_never_guess
         await score.evaluate(q="How is it in Bern?", calls=called)
 
 
+async def test_two_evaluators_of_one_kind_have_names_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def long(text):\n    return len(text) > 3\n")
+    found = scorers(
+        tmp_path,
+        evaluators=[
+            {"contains": {"expected": "yes", "name": "agrees"}},
+            {"contains": {"expected": "no", "name": "refuses"}},
+            {"own.py:long": {"name": "wordy"}},
+        ],
+    )
+
+    scores = [await scorer.score("yes", None, {"row": {}}) for scorer in found]
+
+    assert [(score.name, score.value) for score in scores] == [
+        ("agrees", True),
+        ("refuses", False),
+        ("wordy", False),
+    ]
+
+
 async def test_evaluators_are_called_with_what_each_asks_for(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text(
         "def short(answer, limit=5):\n    return len(answer) <= limit\n\n\n"

@@ -206,6 +206,8 @@ def _named(entry: Entry, name: str, arguments: Mapping[str, Any], folder: Path) 
         )
     positional = _positional(function, arguments)
     for argument in arguments:
+        if argument == "name" and hasattr(function, "__wrapped__"):  # every evaluator takes another name
+            continue
         named = inspect.signature(function).parameters
         hint = suggestion(str(argument), [one for one in named if one not in _FOR_OTHERS])
         if argument not in named and (hint or not _takes_any(function)):
