@@ -311,6 +311,16 @@ def test_where_few_samples_change_their_number_limits_what_is_found() -> None:
     assert result.minimum_detectable_effect == mcnemar_effect(3, 100)
 
 
+def test_what_only_rounding_makes_is_no_difference() -> None:
+    """0.2 - 0.3 + 0.1 is not quite 0: it was shown as +2.22e-17, and as -2.22e-17 B was worse."""
+    a, b = rated(x=0.0, y=0.3, z=0.0), rated(x=0.2, y=0.0, z=0.1)
+
+    (there,), (back,) = compare(a, b), compare(b, a)
+
+    assert (there.difference, there.is_worse) == (0.0, False)
+    assert (back.difference, back.is_worse) == (0.0, False)
+
+
 def test_changes_that_a_found_difference_explains_hide_no_other_difference() -> None:
     """Else a difference of 0.4 that was found stood beside *smaller ones than 0.31 would be missed*."""
     a = right(**{f"q{number}": number >= 1 for number in range(60)})

@@ -186,7 +186,7 @@ def sign_flip_test(differences: Iterable[float], seed: int = 0, resamples: int =
     the observed one too; above 1,000 the normal limit, which costs no drawing.
     """
     sizes = [difference for difference in differences if difference]
-    observed = _beyond_rounding(sizes)
+    observed = beyond_rounding(sizes)
     if observed <= 0:
         return 1.0
     if len(sizes) <= EXACT_UP_TO:
@@ -200,7 +200,7 @@ def sign_flip_test(differences: Iterable[float], seed: int = 0, resamples: int =
     return (1 + sum(abs(whole - 2 * value) >= observed for value, _ in drawn)) / (1 + resamples)
 
 
-def _beyond_rounding(sizes: Sequence[float]) -> float:
+def beyond_rounding(sizes: Sequence[float]) -> float:
     """The size of the sum, less what rounding may have made of it, so that it does not break ties."""
     return abs(math.fsum(sizes)) - 1e-12 * math.fsum(map(abs, sizes))
 
@@ -334,7 +334,7 @@ def permutation_test(
     flip their signs would call that a difference.
     """
     varied = [(a, b) for a, b in pairs if min(*a, *b) != max(*a, *b)]
-    observed = _beyond_rounding([_mean(b) - _mean(a) for a, b in varied])
+    observed = beyond_rounding([_mean(b) - _mean(a) for a, b in varied])
     if observed <= 0:
         return 1.0
     if len(varied) > DRAWN_UP_TO:
