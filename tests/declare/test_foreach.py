@@ -456,6 +456,28 @@ class TestNoMistakes:
         called = [as_called(names[f"eval_{letter}"]).name for letter in "abcd"]
         assert called == ["eval_a", "eval_b", "eval_renamed", "chosen"]
 
+    def test_functions_that_get_their_names_before_they_are_decorated_in_a_loop(self, source: Source) -> None:
+        names = source.run(
+            """
+            from evalve import foreach
+
+            made = []
+            for number in (1, 2):
+                def evaluate(q):
+                    return True
+                evaluate.__name__ = f"eval_{number}"
+                declared = foreach("q", ["1"])(evaluate)
+                made.append(declared)
+            eval_last = declared
+            """
+        )
+
+        assert as_called(names["made"][0]).name == "eval_1"
+        assert as_called(names["made"][1]).name == "eval_last"  # as pytest names it
+
+        del names["eval_last"]
+        assert as_called(names["made"][1]).name == "eval_2"
+
     def test_methods_of_two_classes(self, source: Source) -> None:
         names = source.run(
             """

@@ -306,8 +306,8 @@ def _callable(evaluation: Evaluation, signature: inspect.Signature) -> Callable[
 def as_called(declared: Any) -> Evaluation:
     """The evaluation of a decorated function under the name that it has now.
 
-    Functions that a loop or a factory makes have one name when they are decorated, and get their own later:
-    as `__name__`, or as variables of their module. pytest names them so too.
+    Functions that a loop or a factory makes have one name when they are decorated, and get their own before
+    or later: as `__name__`, or as variables of their module. pytest names them by those variables too.
     """
     evaluation: Evaluation = getattr(declared, MARK)
     within, dot, first = evaluation.name.rpartition(".")
@@ -316,8 +316,17 @@ def as_called(declared: Any) -> Evaluation:
     names: Mapping[str, Any] = getattr(evaluation.function, "__globals__", {})
     now = declared.__name__
     if now == first and names.get(now) is not declared:
-        now = next((name for name, value in names.items() if value is declared), now)
+        variables = [name for name, value in names.items() if value is declared]
+        if _is_named_by_hand(evaluation.function):  # then the variable of a loop is no better name
+            variables = [name for name in variables if name.startswith("eval_")]
+        now = variables[0] if variables else now
     return evaluation if now == first else replace(evaluation, name=f"{within}{dot}{now}")
+
+
+def _is_named_by_hand(function: Callable[..., Any]) -> bool:
+    """Whether its `__name__` is not the one of its `def`."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is not None and code.co_name != function.__name__
 
 
 def split_arguments(
