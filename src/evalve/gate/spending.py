@@ -35,7 +35,7 @@ class Spending:
     def ahead(self, call: Call, group: str, body: bytes) -> Ahead:
         """What to set aside for the call; `group` is the evaluation that makes it."""
         unknown, cache = unknown_input(body), written_cache(body)
-        most = self._estimates.at_most(call)
+        most = self._estimates.at_most(call, group)
         why = _WHY[unknown]
         if most is not None and not unknown:
             most_usd = self._priced(call, cache, most.input_tokens, most.output_tokens)
