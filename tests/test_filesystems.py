@@ -9,12 +9,13 @@ import pytest
 
 from evalve.experiments.file.configuration import project_folder
 from evalve.filesystems import home_folder, on_network
-from evalve.gating import limits_path
+from evalve.gating import cache_directory, limits_path
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 40 22 0:44 / /home rw,relatime shared:9 - nfs4 server:/home rw,vers=4.2
 41 40 8:2 / /home/local rw - xfs /dev/sdb1 rw
 42 22 0:45 / /my\040share rw - cifs //server/share rw
+43 22 0:46 / /mnt/c rw,noatime - 9p C:\134 rw,dirsync
 """
 
 
@@ -27,10 +28,28 @@ MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
         ("/homes", False),
         ("/home/local/me", False),
         ("/my share/a", True),
+        ("/mnt/c/Users/me", True),
     ],
 )
 def test_the_innermost_mount_tells(folder: str, expected: bool) -> None:
     assert on_network(Path(folder), MOUNTS) is expected
+
+
+def test_a_link_to_a_network_is_on_it(tmp_path: Path) -> None:
+    (tmp_path / "cache").symlink_to("/home/scratch/me")
+
+    assert on_network(tmp_path / "cache" / "evalve", MOUNTS)
+    assert not on_network(tmp_path, MOUNTS)
+
+
+def test_a_folder_that_is_named_relatively_stays_where_the_program_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    named = cache_directory({"EVALVE_CACHE_DIR": "cache"}), cache_directory({"XDG_CACHE_HOME": "xdg"})
+
+    assert named == (tmp_path / "cache", tmp_path / "xdg" / "evalve")
 
 
 def test_a_table_that_cannot_be_read_tells_of_no_network() -> None:

@@ -31,7 +31,10 @@ _OF_THE_NETWORK = frozenset(
             "gpfs",
             "glusterfs",
             "beegfs",
+            "panfs",
+            "wekafs",
         ),
+        *("9p", "virtiofs", "vboxsf", "prl_fs", "fuse.grpcfuse"),  # shared with the host of a container or VM
         *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone"),
     }
 )
@@ -65,7 +68,7 @@ def on_network(folder: Path, mounts: str | None = None) -> bool:
         except OSError:
             return False
     place, kind = "", ""
-    name = str(folder.absolute())
+    name = os.path.realpath(folder)  # on a cluster, `~/.cache` is often a link to another file system
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split()

@@ -275,7 +275,7 @@ def _build(environ: Mapping[str, str], folder: Path) -> GateHouse:
     cache = ResponseCache(
         store=store,
         flights=Flights(leases),
-        cassettes=Cassettes(Path(cassettes)) if cassettes else None,
+        cassettes=Cassettes(Path(cassettes).absolute()) if cassettes else None,
     )
     state = limit_state(environ)
     limiter = Limiter(state, limits_for=limits_of)
@@ -430,10 +430,11 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
 
 
 def _directory(environ: Mapping[str, str], ours: str, theirs: str, below: str, on_macos: str) -> Path:
+    """Absolute: it is opened later, and a sample may have changed the working directory by then."""
     if environ.get(ours):
-        return Path(environ[ours]).expanduser()
+        return Path(environ[ours]).expanduser().absolute()
     if environ.get(theirs):
-        return Path(environ[theirs]) / "evalve"
+        return (Path(environ[theirs]) / "evalve").absolute()
     if sys.platform == "darwin":
         return home_folder() / "Library" / on_macos / "evalve"
     return home_folder() / below / "evalve"

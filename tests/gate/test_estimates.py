@@ -210,5 +210,27 @@ def test_a_text_with_many_tokens_widens_the_bound_of_the_next() -> None:
     assert most.input_tokens >= 2400
 
 
+def test_what_another_evaluation_asked_does_not_bound_a_call() -> None:
+    estimates = Estimates()
+    estimates.observe(call(3000), Usage(input_tokens=750), "english")
+
+    digits = estimates.at_most(call(3000, max_output_tokens=10), "digits")
+    english = estimates.at_most(call(3000, max_output_tokens=10), "english")
+
+    assert digits is not None and english is not None
+    assert english.input_tokens < 1100 < 3000 <= digits.input_tokens
+
+
+def test_how_far_answers_were_off_is_known_to_the_next_run() -> None:
+    estimates = Estimates()
+    for tokens in (750, 750, 2400):
+        estimates.observe(call(3000), Usage(input_tokens=tokens), "mixed")
+
+    restored = Estimates.from_plain(json.loads(json.dumps(estimates.to_plain())))
+
+    asked = call(3000, max_output_tokens=10)
+    assert restored.at_most(asked, "mixed") == estimates.at_most(asked, "mixed")
+
+
 def test_without_max_tokens_nothing_bounds_a_call() -> None:
     assert Estimates().at_most(call(3000)) is None

@@ -1306,6 +1306,47 @@ async def test_of_calls_whose_price_nobody_knows_the_first_shows_it(
     world.store.close()
 
 
+def priced_to_a_thousand(model: str, usage: Usage) -> float | None:
+    """A dollar for a thousand tokens; longer prompts have no price."""
+    total = usage.input_tokens + usage.output_tokens
+    return total / 1000 if usage.input_tokens <= 1000 else None
+
+
+@virtually
+async def test_a_long_text_whose_most_has_no_price_is_set_aside_at_what_it_is_expected_to_cost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.gate.meter = world.gate.spending._meter = Meter(priced_to_a_thousand)
+    world.account.budget.limit_usd = 2.5
+    sender = FakeSender([ok(input_tokens=500)])
+
+    calls = [world.gate.exchange(a_request(f"{n}" + "word " * 400), sender) for n in range(20)]
+    await asyncio.gather(*calls, return_exceptions=True)
+
+    # two thousand bytes may be as many tokens, which has no price: the first goes alone and shows 500
+    assert sender.sent_at_s == [0.0, 1.0, 1.0, 2.0]
+    assert world.account.spent_usd() == pytest.approx(2.02)
+    (told,) = [record.getMessage() for record in caplog.records if "the budget" in record.getMessage()]
+    assert "for their text may be longer than its price is known for" in told
+    world.store.close()
+
+
+@virtually
+async def test_a_text_too_long_for_its_price_is_said_to_have_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.gate.meter = world.gate.spending._meter = Meter(priced_to_a_thousand)
+    world.account.budget.limit_usd = 1.0
+
+    await world.gate.exchange(a_request("word " * 4000), FakeSender([ok(input_tokens=5000)]))
+
+    (told,) = [record.getMessage() for record in caplog.records if "the budget" in record.getMessage()]
+    assert told == "the budget does not hold for claude-test: calls as long as these have no known price"
+    world.store.close()
+
+
 @virtually
 async def test_a_call_that_never_reached_the_provider_costs_nothing(world: World) -> None:
     world.account.budget.limit_usd = 1.5

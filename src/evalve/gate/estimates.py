@@ -68,14 +68,16 @@ class Estimates:
             output_tokens = float(limit)
         return Expected(input_tokens * habit.charged_share, output_tokens)
 
-    def at_most(self, call: Call) -> Expected | None:
+    def at_most(self, call: Call, key: str = "") -> Expected | None:
         """What the text of a call may be charged for; `None` where nothing bounds its answer."""
         if call.max_output_tokens is None:
             return None
         line = self._inputs.get(call.model) or self._new_line(call.model)
         slope, constant = line.fit
-        # no text has more tokens than bytes; that holds until answers have shown how many it has
-        most = slope * call.input_bytes * line.margin if line.calls else float(call.input_bytes)
+        # no text has more tokens than bytes; that holds until answers to such calls have shown how many it
+        # has, for digits or Chinese have twice as many for a byte as English that another evaluation asked
+        is_shown = line.calls and (key, call.model) in self._habits
+        most = slope * call.input_bytes * line.margin if is_shown else float(call.input_bytes)
         return Expected(most + constant * line.margin, float(call.max_output_tokens))
 
     def observe(
@@ -118,7 +120,7 @@ class Estimates:
         inputs = plain.get("inputs") if isinstance(plain, Mapping) else None
         habits = plain.get("habits") if isinstance(plain, Mapping) else None
         for model, numbers in inputs.items() if isinstance(inputs, Mapping) else ():
-            if isinstance(model, str) and _are_numbers(numbers, 6):
+            if isinstance(model, str) and _are_numbers(numbers, 7):
                 estimates._new_line(model).restore(numbers)
         for row in habits if isinstance(habits, list) else ():
             if isinstance(row, list) and len(row) == 6 and _are_numbers(row[2:], 4):
@@ -176,10 +178,10 @@ class _InputLine:
         self.fit = (slope, constant)  # one tuple, read without the lock
 
     def numbers(self) -> list[float]:
-        return [self.calls, self._w, self._x, self._y, self._xx, self._xy]
+        return [self.calls, self._w, self._x, self._y, self._xx, self._xy, self.margin]
 
     def restore(self, numbers: list[float]) -> None:
-        calls, self._w, self._x, self._y, self._xx, self._xy = numbers
+        calls, self._w, self._x, self._y, self._xx, self._xy, self.margin = numbers
         self.calls = int(calls)
         self._solve()
 

@@ -57,6 +57,8 @@ def test_a_chat_completion_is_read_as_a_call() -> None:
         ("https://api.openai.com/v1/embeddings", {"input": ["abc", "de"]}, 5, 0),
         ("https://api.openai.com/v1/embeddings", {"input": [[1, 2], [3]]}, 12, 0),
         ("http://localhost:8000/v1/completions", {"prompt": "abcd", "max_tokens": 3}, 4, 3),
+        ("http://localhost:8000/v1/completions", {"prompt": ["ab", "cd"], "max_tokens": 3, "n": 2}, 4, 12),
+        ("http://localhost:8000/v1/completions", {"prompt": [1, 2], "max_tokens": 3}, 8, 3),
         ("http://localhost:8000/v1/chat/completions", {"max_completion_tokens": 10, "n": 3}, 0, 30),
     ],
 )
@@ -114,6 +116,18 @@ def test_azure_names_the_model_in_its_path() -> None:
 )
 def test_what_is_no_call_to_a_text_model_passes_untouched(asked: Request) -> None:
     assert dialect.read(asked) is None
+
+
+def test_on_googles_compatible_address_the_project_stays_while_tokens_change() -> None:
+    url = "https://eu-aiplatform.googleapis.com/v1/projects/p/locations/eu/endpoints/openapi/chat/completions"
+    body = b'{"model": "google/gemini-3-flash", "messages": []}'
+    first, second, other = (
+        dialect.read(Request("POST", each, {"authorization": f"Bearer ya29.{token}"}, body))
+        for each, token in [(url, "a"), (url, "b"), (url.replace("/p/", "/q/"), "a")]
+    )
+
+    assert first is not None and second is not None and other is not None
+    assert first.scope == second.scope != other.scope
 
 
 # -- costs

@@ -11,12 +11,11 @@ from evalve.gate.dialects.answer_parts import Told, mapping_at
 from evalve.gate.dialects.google_errors import google_error
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
+    account_hash,
     address,
     counted,
-    hash_of,
     input_bytes,
     json_object,
-    key_hash,
     whole_number,
 )
 from evalve.gate.messages import Call, Request, Usage
@@ -25,7 +24,6 @@ _PATH = re.compile(
     r"/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+)"
     r":(?P<verb>generateContent|streamGenerateContent|embedContent|batchEmbedContents|predict)$"
 )
-_PROJECT = re.compile(r"/projects/([^/]+)/")
 _COUNTED_AS_INPUT = (
     "contents",
     "systemInstruction",
@@ -58,7 +56,7 @@ class GeminiDialect(PieceDialect):
             host=host,
             model=model,
             pool=model,
-            key_hash=google_key_hash(request, path),
+            key_hash=account_hash(request, path),
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=_max_output_tokens(body) if verb in _GENERATES else 0,
             streams=verb == "streamGenerateContent",
@@ -106,12 +104,6 @@ def google_provider(host: str) -> str:
     if host == "generativelanguage.googleapis.com":
         return "gemini"
     return "vertex" if host.endswith("aiplatform.googleapis.com") else host
-
-
-def google_key_hash(request: Request, path: str) -> str:
-    """Of the project where the path names one, because tokens change every hour; else of the key."""
-    project = _PROJECT.search(path)
-    return hash_of(f"project/{project[1]}") if project is not None else key_hash(request.headers, request.url)
 
 
 def _max_output_tokens(body: Mapping[str, Any]) -> int | None:

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalve.gate.dialects.answer_parts import Told, mapping_at
-from evalve.gate.dialects.gemini import google_key_hash, google_provider
+from evalve.gate.dialects.gemini import google_provider
 from evalve.gate.dialects.google_errors import google_error
 from evalve.gate.dialects.pieces import PieceDialect
-from evalve.gate.dialects.request_parts import address, counted, input_bytes, json_object, whole_number
+from evalve.gate.dialects.request_parts import (
+    account_hash,
+    address,
+    counted,
+    input_bytes,
+    json_object,
+    whole_number,
+)
 from evalve.gate.messages import Call, Request, Usage
 
 _PATH = re.compile(r"/v\d\w*/(?:projects/[^/]+/locations/[^/]+/)?interactions$")
@@ -37,7 +44,7 @@ class InteractionsDialect(PieceDialect):
             host=host,
             model=model,
             pool=model,
-            key_hash=google_key_hash(request, path),
+            key_hash=account_hash(request, path),
             input_bytes=sum([input_bytes(body[name]) for name in _COUNTED_AS_INPUT if name in body]),
             max_output_tokens=whole_number(mapping_at(body, "generation_config").get("max_output_tokens")),
             streams=body.get("stream") is True,

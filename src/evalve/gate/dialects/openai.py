@@ -37,11 +37,11 @@ from evalve.gate.dialects.answer_parts import (
 from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import go_duration_s
 from evalve.gate.dialects.request_parts import (
+    account_hash,
     address,
     counted,
     input_bytes,
     json_object,
-    key_hash,
     undated,
     whole_number,
 )
@@ -126,7 +126,7 @@ class OpenAIDialect:
         model = body.get("model") or body.get("agent_id") or _deployment(path) or _unnamed(path, body)
         if not isinstance(model, str) or not model:
             return None
-        named = key_hash(request.headers, request.url)
+        named = account_hash(request, path)
         return self.call_in(body, host=host, model=model, key_hash=named, endpoint=_endpoint(path))
 
     def call_in(
@@ -270,7 +270,15 @@ def _deployment(path: str) -> str | None:
 
 def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
     limits = [limit for name in _MAX_OUTPUT if (limit := whole_number(body.get(name))) is not None]
-    return min(limits) * (whole_number(body.get("n")) or 1) if limits else None
+    return min(limits) * (whole_number(body.get("n")) or 1) * _prompts(body) if limits else None
+
+
+def _prompts(body: Mapping[str, Any]) -> int:
+    """Completions answer a list of prompts at once, each at length; a list of numbers is one prompt."""
+    prompt = body.get("prompt")
+    if not isinstance(prompt, list) or any(isinstance(each, int) for each in prompt):
+        return 1
+    return len(prompt) or 1
 
 
 def _usage(parsed: Any) -> Usage | None:

@@ -41,6 +41,7 @@ _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription
 _KEY_PARAMETERS = ("key", "api_key", "api-key", "subscription-key")
 _SIGNED_BY = re.compile(r"Credential=([^/,\s]+)")
 _LASTING_CLAIMS = ("iss", "aud", "tid", "sub", "oid", "appid", "azp", "client_id")
+_PROJECT = re.compile(r"/projects/([^/]+)/locations/")
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
@@ -67,6 +68,12 @@ def json_object(request: Request) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
+
+
+def account_hash(request: Request, path: str) -> str:
+    """Of Google's project where the path names one, because tokens change every hour; else of the key."""
+    project = _PROJECT.search(path)
+    return hash_of(f"project/{project[1]}") if project is not None else key_hash(request.headers, request.url)
 
 
 def key_hash(headers: Mapping[str, str], url: str = "") -> str:

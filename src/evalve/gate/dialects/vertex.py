@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from evalve.gate.dialects.answer_forms import begins, ends
 from evalve.gate.dialects.answer_parts import ParsedOnce, kind_by_status, problem_told
 from evalve.gate.dialects.anthropic import AnthropicDialect
-from evalve.gate.dialects.gemini import google_key_hash, google_provider
+from evalve.gate.dialects.gemini import google_provider
 from evalve.gate.dialects.google_errors import google_error
 from evalve.gate.dialects.openai import OpenAIDialect
-from evalve.gate.dialects.request_parts import address, json_object
+from evalve.gate.dialects.request_parts import account_hash, address, json_object
 from evalve.gate.messages import Call, Cost, Dialect, Dimension, Problem, Reply, Request, Stated, Usage
 
 _PATH = re.compile(
@@ -40,7 +40,7 @@ class VertexDialect:
         if found is None or body is None or found["model"] == _COUNTS_TOKENS:
             return None
         model = unquote(found["model"]).partition("@")[0]
-        key_hash = google_key_hash(request, path)
+        key_hash = account_hash(request, path)
         if found["maker"] == "anthropic":
             call = self._anthropic.call_in(body, host=host, model=model, key_hash=key_hash)
         else:
