@@ -15,7 +15,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -330,8 +330,7 @@ def limits_reader(configuration: Configuration, environ: Mapping[str, str]) -> C
     configured = read_limits(configuration.limits)
 
     def limits_of(call: Call) -> Limits:
-        """By the server's host where it is named, else by the provider whose wire it speaks."""
-        for name in dict.fromkeys([call.host, call.provider, call.dialect]):
+        for name in _names_of(call.host, call.provider, call.dialect):
             limits = limits_for(name, call.model, call.pool, configured, environ)
             if limits.by_dimension or limits.concurrency is not None:
                 return limits
@@ -349,7 +348,7 @@ def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> C
 
     @cache
     def account_at(host: str, provider: str, dialect: str) -> str | None:
-        names = dict.fromkeys([host, provider, dialect])
+        names = _names_of(host, provider, dialect)
         found = (account_for(name, configured, environ) for name in names)
         return next((hash_of(f"account/{account}") for account in found if account is not None), None)
 
@@ -358,6 +357,13 @@ def account_namer(configuration: Configuration, environ: Mapping[str, str]) -> C
         return call if account is None else replace(call, key_hash=account)
 
     return named
+
+
+def _names_of(host: str, provider: str, dialect: str) -> Iterable[str]:
+    """Under which a server's limits may be set: itself, whose it is, and at last whose wire it speaks."""
+    from evalve.gate.dialects.hosts import provider_at
+
+    return dict.fromkeys([host, provider, provider_at(host), dialect])
 
 
 def limit_state(environ: Mapping[str, str]) -> LimitState:

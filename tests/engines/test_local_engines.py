@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,34 +23,79 @@ def threads_named(prefix: str) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(prefix)]
 
 
+MakeEngine = Callable[[Callable[..., Any]], InlineEngine]
+
+
+@pytest.fixture
+def inline() -> Iterator[MakeEngine]:
+    """Makes engines, which are closed at the end."""
+    made: list[InlineEngine] = []
+
+    def make(function: Callable[..., Any]) -> InlineEngine:
+        made.append(InlineEngine(function))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        engine.close()
+
+
 class TestInline:
-    async def test_the_function_runs_on_the_loops_own_thread(self) -> None:
-        engine = InlineEngine(lambda a: (a, threading.current_thread()))
+    async def test_the_function_runs_on_the_loops_own_thread(self, inline: MakeEngine) -> None:
+        engine = inline(lambda a: (a, threading.current_thread()))
 
         assert await engine.call({"a": 1}, CONTEXT) == (1, threading.current_thread())
 
-    async def test_it_may_run_a_loop_of_its_own(self) -> None:
+    async def test_it_may_run_a_loop_of_its_own(self, inline: MakeEngine) -> None:
         async def answer() -> int:
             return 42
 
-        engine = InlineEngine(lambda: asyncio.run(answer()))
+        engine = inline(lambda: asyncio.run(answer()))
 
         assert await engine.call({}, CONTEXT) == 42
         assert asyncio.get_running_loop().is_running()
 
-    async def test_it_says_that_it_runs_only_while_it_does(self) -> None:
+    async def test_the_current_loop_is_another_one_and_the_same_for_all_samples(
+        self, inline: MakeEngine
+    ) -> None:
+        async def answer() -> asyncio.AbstractEventLoop:
+            return asyncio.get_running_loop()
+
+        engine = inline(lambda: asyncio.get_event_loop().run_until_complete(answer()))
+
+        first = await engine.call({}, CONTEXT)
+        assert await engine.call({}, CONTEXT) is first
+        assert asyncio.get_running_loop() is not first
+
+    async def test_a_loop_that_was_closed_or_dropped_is_not_missed_by_the_next_sample(
+        self, inline: MakeEngine
+    ) -> None:
+        async def answer() -> int:
+            return 42
+
+        def last() -> int:
+            loop = asyncio.get_event_loop()
+            loop.run_until_complete(answer())
+            loop.close()
+            return asyncio.run(answer())
+
+        engine = inline(last)
+
+        assert [await engine.call({}, CONTEXT) for _ in range(2)] == [42, 42]
+
+    async def test_it_says_that_it_runs_only_while_it_does(self, inline: MakeEngine) -> None:
         seen: list[bool] = []
-        engine = InlineEngine(lambda: seen.append(engine.occupies_loop()))
+        engine = inline(lambda: seen.append(engine.occupies_loop()))
 
         await engine.call({}, CONTEXT)
 
         assert (seen, engine.occupies_loop()) == ([True], False)
 
-    async def test_what_it_raises_passes_and_the_loop_is_back(self) -> None:
+    async def test_what_it_raises_passes_and_the_loop_is_back(self, inline: MakeEngine) -> None:
         def broken() -> None:
             raise ValueError("no")
 
-        engine = InlineEngine(broken)
+        engine = inline(broken)
 
         with pytest.raises(ValueError, match="no"):
             await engine.call({}, CONTEXT)

@@ -184,6 +184,7 @@ def test_a_whole_answer_is_no_problem(url: str, body: bytes) -> None:
         (URL, b"<html>", "no_answer"),
         (URL, b"{}", "no_answer"),
         (URL, sse(PIECE, WHOLE), "no_answer"),
+        (URL, sse(WHOLE), "no_answer"),
         (f"{HOST}/v1beta/models/m:embedContent", b"{}", "no_answer"),
     ],
 )

@@ -17,6 +17,7 @@ import evalve
 from amazon_frames import frame
 from evalve import gating
 from evalve.contracts import SAMPLE, CallLog, SampleContext
+from evalve.experiments.file.configuration import Configuration
 from evalve.simulator import Behaviour, Limits, Simulator
 from loopback import read_request, serving
 
@@ -213,3 +214,22 @@ async def test_limits_for_gemini_hold_for_whoever_answers_in_its_format(
 
     assert all(ends)
     assert (provider.stats.completed, provider.stats.refused) == (60, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("nova@https://bedrock-runtime.us-east-1.amazonaws.com", "EVALVE_LIMITS_BEDROCK_RPM"),
+        (
+            "gemini-3-flash@https://generativelanguage.googleapis.com/v1beta/openai",
+            "EVALVE_LIMITS_GEMINI_RPM",
+        ),
+    ],
+)
+def test_limits_of_a_provider_hold_at_its_host_in_whatever_format(name: str, variable: str) -> None:
+    """As for boto3, whose calls only `evalve.limiter` can hold back."""
+    call = evalve.model(f"openai-compatible/{name}", api_key="any").call()
+
+    limits = gating.limits_reader(Configuration(), {variable: "30", "EVALVE_LIMITS_OPENAI_RPM": "500"})(call)
+
+    assert limits.by_dimension["requests"].per_minute == 30

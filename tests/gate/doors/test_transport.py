@@ -102,6 +102,26 @@ async def test_json_that_nobody_has_named_so_passes_the_gate_too(
     assert gate.requests[0].headers.get("content-type") == headers.get("content-type")
 
 
+@libraries
+async def test_a_call_that_follows_a_redirect_passes_the_gate(library: LibraryName) -> None:
+    gate: Any = PassThrough()
+    paths: list[str] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            line, _, _ = await read_request(reader)
+            paths.append(line.split()[1])
+            moved = b"HTTP/1.1 308 X\r\nLocation: /new/v1/messages\r\nContent-Length: 0\r\n\r\n"
+            writer.write(moved if len(paths) == 1 else OK)
+
+    async with serving(handle) as port, async_http_client(gate, library=library) as client:
+        response = await client.post(f"http://127.0.0.1:{port}{PATH}", json=BODY)
+    assert response.json() == {"a": 1}
+    assert paths == [PATH, "/new/v1/messages"]
+    assert [json.loads(request.body) for request in gate.requests] == [BODY, BODY]
+    assert gate.passed == []
+
+
 @pytest.mark.parametrize("options", [{}, {"trust_env": False}], ids=["our sender", "its own network"])
 @libraries
 def test_a_compressed_answer_is_decoded_once(library: LibraryName, options: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from evalve.gate.dialects.answer_parts import (
 )
 from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import count, seconds_until
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.request_parts import (
     address,
     counted,
@@ -42,7 +43,6 @@ from evalve.gate.dialects.request_parts import (
 from evalve.gate.dialects.stated_limits import names_a_limit, stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
 
-HOST = "api.anthropic.com"
 POOLS = {
     "claude-opus-4-5": "claude-opus-4.5-4.8",
     "claude-opus-4-6": "claude-opus-4.5-4.8",
@@ -112,7 +112,7 @@ class AnthropicDialect:
     def call_in(self, body: Mapping[str, Any], *, host: str, model: str, key_hash: str) -> Call:
         """The call that a body asks for, wherever its model is named."""
         return Call(
-            provider="anthropic" if host == HOST else host,
+            provider=self.name if provider_at(host) == self.name else host,
             host=host,
             model=model,
             pool=pool_of(model) + ("+fast" if body.get("speed") == "fast" else ""),

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from evalve.gate.dialects.answer_forms import is_message
 from evalve.gate.dialects.answer_parts import THROTTLED, Refusal, Told, amazon_name, mapping_at
 from evalve.gate.dialects.anthropic import KIND_BY_TYPE, AnthropicDialect, usage_of_claude
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     address,
@@ -75,7 +76,7 @@ class BedrockDialect(PieceDialect):
         model, verb = unquote(found["model"]), found["verb"]
         invokes_claude = verb.startswith("invoke") and "anthropic_version" in body
         return Call(
-            provider=self.name if host.startswith("bedrock-runtime") else host,
+            provider=self.name if provider_at(host) == self.name else host,
             host=host,
             model=model,
             pool=model,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalve.gate.dialects.answer_parts import Told, mapping_at
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     address,
@@ -19,7 +20,6 @@ from evalve.gate.dialects.request_parts import (
 )
 from evalve.gate.messages import Call, ProblemKind, Request, Usage
 
-_HOSTS = ("api.cohere.com", "api.cohere.ai")
 _PATHS = ("/v2/chat", "/v2/embed", "/v2/rerank")
 _COUNTED_AS_INPUT = (
     "messages",
@@ -53,7 +53,7 @@ class CohereDialect(PieceDialect):
             return None
         chats = path.endswith("/chat")
         return Call(
-            provider=self.name if host in _HOSTS else host,
+            provider=self.name if provider_at(host) == self.name else host,
             host=host,
             model=model,
             pool=undated(model),

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from evalve.gate.dialects.answer_parts import Told, mapping_at
 from evalve.gate.dialects.google_errors import google_error
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     account_hash,
@@ -52,7 +53,7 @@ class GeminiDialect(PieceDialect):
         if verb == "predict" and "embedding" not in model:
             return None  # Imagen, or anybody's own model
         return Call(
-            provider=google_provider(host),
+            provider=provider_at(host),
             host=host,
             model=model,
             pool=model,
@@ -97,13 +98,6 @@ class GeminiDialect(PieceDialect):
         cached = min(counted(said.get("cachedContentTokenCount")) or 0, prompt)
         output = [counted(said.get(name)) or 0 for name in ("candidatesTokenCount", "thoughtsTokenCount")]
         return Usage(prompt + tools - cached, sum(output), cached)
-
-
-def google_provider(host: str) -> str:
-    """`gemini` and `vertex` have limits of their own; any other host is itself."""
-    if host == "generativelanguage.googleapis.com":
-        return "gemini"
-    return "vertex" if host.endswith("aiplatform.googleapis.com") else host
 
 
 def _max_output_tokens(body: Mapping[str, Any]) -> int | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalve.gate.dialects.answer_parts import Told, mapping_at
-from evalve.gate.dialects.gemini import google_provider
 from evalve.gate.dialects.google_errors import google_error
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     account_hash,
@@ -40,7 +40,7 @@ class InteractionsDialect(PieceDialect):
         if body is None or not isinstance(model, str) or not model or body.get("background") is True:
             return None
         return Call(
-            provider=google_provider(host),
+            provider=provider_at(host),
             host=host,
             model=model,
             pool=model,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalve.gate.dialects.answer_parts import Told, mapping_at
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.pieces import PieceDialect
 from evalve.gate.dialects.request_parts import (
     address,
@@ -42,7 +43,7 @@ class OllamaDialect(PieceDialect):
             return None
         embeds = asks.startswith("/api/embed")
         return Call(
-            provider=self.name if host.endswith("ollama.com") else host,
+            provider=self.name if provider_at(host) == self.name else host,
             host=host,
             model=model,
             pool=model,

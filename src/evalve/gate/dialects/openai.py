@@ -36,6 +36,7 @@ from evalve.gate.dialects.answer_parts import (
 )
 from evalve.gate.dialects.google_errors import retry_delay_s
 from evalve.gate.dialects.headers import go_duration_s
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.request_parts import (
     account_hash,
     address,
@@ -47,8 +48,6 @@ from evalve.gate.dialects.request_parts import (
 )
 from evalve.gate.dialects.stated_limits import stated_limits
 from evalve.gate.messages import Call, Cost, Dimension, Problem, ProblemKind, Reply, Request, Stated, Usage
-
-HOST = "api.openai.com"
 
 _PATHS = ("/chat/completions", "/responses", "/embeddings", "/completions")
 _COUNTED_AS_INPUT = (
@@ -134,7 +133,7 @@ class OpenAIDialect:
     ) -> Call:
         """The call that a body asks for, wherever its model is named."""
         return Call(
-            provider="openai" if host == HOST or host.endswith("." + HOST) else host,
+            provider=self.name if provider_at(host) == self.name else host,
             host=host,
             model=model,
             pool=undated(model),

@@ -124,7 +124,8 @@ class PieceDialect:
             return None
         if call.streams and pieces and not any(self.is_end(piece) for piece in pieces):
             return broken(reply, "its stream has no end")
-        if not pieces or (len(pieces) > 1 and not call.streams) or not self.is_answer(call, pieces):
+        unasked = not call.streams and (len(pieces) > 1 or is_stream(reply.body))
+        if not pieces or unasked or not self.is_answer(call, pieces):
             return no_answer(who, f"does not have the form of {self.form}", reply)
         return None
 

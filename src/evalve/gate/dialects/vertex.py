@@ -10,8 +10,8 @@ from urllib.parse import unquote
 from evalve.gate.dialects.answer_forms import begins, ends
 from evalve.gate.dialects.answer_parts import ParsedOnce, kind_by_status, problem_told
 from evalve.gate.dialects.anthropic import AnthropicDialect
-from evalve.gate.dialects.gemini import google_provider
 from evalve.gate.dialects.google_errors import google_error
+from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.openai import OpenAIDialect
 from evalve.gate.dialects.request_parts import account_hash, address, json_object
 from evalve.gate.messages import Call, Cost, Dialect, Dimension, Problem, Reply, Request, Stated, Usage
@@ -48,7 +48,7 @@ class VertexDialect:
                 body, host=host, model=model, key_hash=key_hash, endpoint="chat/completions"
             )
         streams = call.streams or found["verb"] == "streamRawPredict"
-        return replace(call, provider=google_provider(host), streams=streams, dialect=self.name)
+        return replace(call, provider=provider_at(host), streams=streams, dialect=self.name)
 
     def booked(self, call: Call, *, input_tokens: float, output_tokens: float) -> Cost:
         return self._inner(call).booked(call, input_tokens=input_tokens, output_tokens=output_tokens)

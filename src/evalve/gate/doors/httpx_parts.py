@@ -49,6 +49,8 @@ def as_gate_request(library: Library, request: Any) -> Request | None:
     """A JSON POST whose body is there already; `None` for uploads and all else, which are left unread."""
     if not may_be_json_post(request):
         return None
+    if isinstance(request.stream, library.ByteStream):
+        request.read()  # it is in memory; a request that follows a redirect has it only there
     try:
         body = request.content
     except library.RequestNotRead:
