@@ -411,6 +411,45 @@ def test_whatever_a_sample_does_the_second_ctrl_c_ends_the_run(
     assert project.values("x") == {"eval_stays": [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize("without", [[], ["-p", "no:asyncio"]], ids=["pytest-asyncio", "own loop"])
+def test_a_dataset_that_goes_on_although_it_was_cancelled_does_not_keep_the_process(
+    project: Project, without: list[str]
+) -> None:
+    project.write("pytest.ini", "[pytest]\n")
+    project.write(
+        "eval_pages.py",
+        """
+        import asyncio
+        from pathlib import Path
+        from evalve import foreach
+
+        async def pages():
+            while not Path("go").exists():
+                Path("started").touch()
+                try:
+                    await asyncio.sleep(1000)
+                except asyncio.CancelledError:
+                    pass
+            yield {"number": 1}
+
+        @foreach("number", pages)
+        async def eval_pages(number):
+            return number
+        """,
+    )
+    with project.started("-m", "pytest", "--experiment", "x", *without) as run:
+        run.wait_until((project.folder / "started").exists, "dataset")
+        run.interrupt()
+        ended = run.end()
+
+    assert ended.code == 2
+    assert "Error" not in ended.all
+    assert "To go on: pytest --experiment x" in ended.all
+    (project.folder / "go").touch()
+    assert project.pytest("--experiment", "x", *without).code == 0
+    assert project.values("x") == {"eval_pages": [1]}
+
+
 @pytest.mark.parametrize("function", ["async def", "def"], ids=["on the loop", "in a thread"])
 def test_a_second_ctrl_c_kills_a_process_that_a_call_into_c_has_made_deaf(
     project: Project, function: str

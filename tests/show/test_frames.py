@@ -37,6 +37,41 @@ def test_frames_of_evalve_packages_and_python_are_left_out() -> None:
     ]
 
 
+_OF_A_GROUP = f"""\
+  + Exception Group Traceback (most recent call last):
+  |   File "/home/ann/evals/eval_math.py", line 14, in eval_math
+  |     async with asyncio.TaskGroup() as group:
+  |   File "{json.__file__}", line 145, in __aexit__
+  |     raise me from None
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/home/ann/evals/prices.py", line 3, in price
+    |     return known[name]
+    |            ~~~~~^^^^^^
+    |   File "{_EVALVE}", line 3, in evaluate
+    |     value = function(text)
+    | KeyError: 'tea'
+    +------------------------------------"""
+
+
+def test_so_are_they_in_the_errors_of_a_group() -> None:
+    assert own_frames(_OF_A_GROUP) == [
+        "  + Exception Group Traceback (most recent call last):",
+        '  |   File "/home/ann/evals/eval_math.py", line 14, in eval_math',
+        "  |     async with asyncio.TaskGroup() as group:",
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+        "  +-+---------------- 1 ----------------",
+        "    | Traceback (most recent call last):",
+        '    |   File "/home/ann/evals/prices.py", line 3, in price',
+        "    |     return known[name]",
+        "    |            ~~~~~^^^^^^",
+        "    | KeyError: 'tea'",
+        "    +------------------------------------",
+    ]
+    assert own_place(_OF_A_GROUP) == "/home/ann/evals/prices.py:3"
+
+
 def test_the_place_is_the_last_line_that_a_person_wrote() -> None:
     assert own_place(_TRACEBACK) == "/home/ann/evals/eval_math.py:12"
 

@@ -58,7 +58,9 @@ def start(path: Path, prefix: str, count: int) -> subprocess.Popen[str]:
 # where it is
 
 
-@pytest.mark.parametrize("form", ["{}/a.db", "sqlite:///{}/a.db", "sqlite:///{}/a.db?sync=full"])
+@pytest.mark.parametrize(
+    "form", ["{}/a.db", "sqlite:///{}/a.db", "sqlite:////{}/a.db", "sqlite:///{}/a.db?sync=full"]
+)
 def test_paths_and_urls_name_the_same_file(tmp_path: Path, form: str) -> None:
     store = open_store(form.format(tmp_path))
     at_once(store.open_evaluation(SPEC))

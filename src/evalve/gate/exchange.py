@@ -71,7 +71,6 @@ FAILS_AGAIN_S = 60.0
 """For so long a final failure answers equal requests of the same try: clients that do not obey
 `x-should-retry` sent 18 requests where 6 are meant. One who asks later may hope for something new."""
 
-_UNKNOWN_KEY = 401
 WAITS_FOR_RECOVERY = "the provider to recover"
 
 
@@ -512,7 +511,7 @@ class Exchange:
         await self._settle(actual, headers=reply, refusal=refusal, is_unknown=is_unknown)
         if problem.kind == "spent" and self._sample is not None:
             self._sample.stop_run(problem.message)
-        if problem.status == _UNKNOWN_KEY and self._account.note_key_refused(self._call.scope):
+        if problem.refuses_key and self._account.note_key_refused(self._call.scope):
             self._stop_for_key(problem)
         return outcome
 

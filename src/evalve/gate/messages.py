@@ -175,6 +175,8 @@ class Problem:
     retry_after_s: float | None = None
     dimension: Dimension | Literal["concurrency", "ramp"] | None = None
     """Which limit refused, where the answer says."""
+    refuses_key: bool = False
+    """The key is wrong, whatever the request."""
 
 
 class Dialect(Protocol):

@@ -290,6 +290,7 @@ class _Journey:
                     left
                     or together.last_leaves
                     or self.turns.was_cancelled
+                    or self.turns.is_reading
                     or "timeout" in self.tally.failures
                 ):
                     await together.leave_the_rest()

@@ -171,7 +171,7 @@ _LEFT: WeakSet[threading.Thread] = WeakSet()
 
 
 async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
-    """Cancel the tasks that samples made and did not wait for; how many of them do not end.
+    """Cancel the tasks that samples made, or that read rows, and nobody waits for; how many do not end.
 
     Nobody waits for those, nor for functions in the loop's threads, when the loop is closed.
     """
@@ -188,6 +188,9 @@ async def leave_the_rest(before: Collection[asyncio.Task[Any]]) -> int:
         asyncio_tasks._unregister_task(task)
     for task in pending:
         _keep_for_ever(task)
+    if pending:
+        generators: set[Any] = getattr(loop, "_asyncgens", set())
+        generators -= {one for one in generators if one.ag_running}  # they cannot be closed
     return len(pending)
 
 

@@ -224,6 +224,11 @@ class Turns:
             self.stop()
             self._cancel_bodies()
 
+    @property
+    def is_reading(self) -> bool:
+        """After `run`: an async dataset goes on although it was cancelled."""
+        return self._reading is not None
+
     def is_cancelling(self) -> bool:
         """Whether a cancellation was asked for by the run or by whoever runs it, not by the body itself."""
         return self._cancelled or (self._owner is not None and self._owner.cancelling() > 0)

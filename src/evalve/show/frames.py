@@ -8,7 +8,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-_FRAME = re.compile(r'  File "(?P<path>.+)", line (?P<line>\d+), in ')
+_FRAME = re.compile(r'(?P<margin>(?: *\| )?)  File "(?P<path>.+)", line (?P<line>\d+), in ')
+"""Errors of a group stand behind a margin."""
 _OF_OTHERS = (
     str(Path(__file__).parents[1]) + os.sep,
     sysconfig.get_path("stdlib") + os.sep,
@@ -34,14 +35,18 @@ def own_place(traceback: str) -> str | None:
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
     """Each frame with the lines below it; every other line by itself."""
     block: list[str] = []
+    below = ""
     for line in lines:
-        if block and line.startswith("    "):
+        if block and line.startswith(below):
             block.append(line)
             continue
         if block:
             yield block
-        block = [line] if _FRAME.match(line) else []
-        if not block:
+        frame = _FRAME.match(line)
+        block = [line] if frame else []
+        if frame:
+            below = frame["margin"] + "    "
+        else:
             yield [line]
     if block:
         yield block

@@ -43,6 +43,7 @@ def open_store(url: str | Path, *, create: bool = True) -> SqliteStore:
 
 def _in_file(path: Path, *, sync: str, create: bool) -> SqliteStore:
     absolute = path.expanduser().absolute()
+    absolute = Path("/", *absolute.parts[1:]) if absolute.root == "//" else absolute
     url = f"sqlite:///{quote(str(absolute))}{'?sync=full' if sync == 'full' else ''}"
     return SqliteStore(FileDatabase(absolute, url=url, sync=sync, create=create))
 

@@ -270,6 +270,16 @@ def test_the_time_to_wait_stands_in_the_details(
     assert problem.retry_after_s == wait_s
 
 
+def test_a_wrong_key_is_told_apart_from_a_wrong_request() -> None:
+    wrong_key = Reply(400, {}, error_body("INVALID_ARGUMENT", reason="API_KEY_INVALID"))
+    wrong_request = Reply(400, {}, error_body("INVALID_ARGUMENT", fieldViolations=[]))
+
+    assert [dialect.problem(reply, call_of()).refuses_key for reply in (wrong_key, wrong_request)] == [  # type: ignore[union-attr]
+        True,
+        False,
+    ]
+
+
 def test_a_message_names_the_error_and_shows_no_key() -> None:
     body = error_body("INVALID_ARGUMENT", "API key not valid: AIzaSyA1234567890")
 

@@ -299,6 +299,23 @@ REACHED = "Rate limit reached for gpt-4o in organization org-1 on "
 
 
 @pytest.mark.parametrize(
+    ("status", "body", "refuses_key"),
+    [
+        (401, error_body(), True),
+        (403, error_body(code="invalid_api_key"), True),
+        (400, b'[{"error": {"code": 400, "details": [{"reason": "API_KEY_INVALID"}]}}]', True),
+        (403, error_body(code="model_not_found"), False),
+        (400, error_body(code="context_length_exceeded"), False),
+    ],
+)
+def test_a_wrong_key_is_told_apart_from_a_wrong_request(status: int, body: bytes, refuses_key: bool) -> None:
+    problem = dialect.problem(Reply(status, {}, body), CALL)
+
+    assert problem is not None
+    assert problem.refuses_key is refuses_key
+
+
+@pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
         (429, error_body(code="rate_limit_exceeded"), "rate_limit"),

@@ -45,6 +45,7 @@ _SECRETS = re.compile(
     r"|(?i:\bbearer\s+)[^\s\"',;]+"
     r"|(?i:x-api-key\W{1,4})[^\s\"',;]+"
 )
+_UNKNOWN_KEY = 401
 
 
 class ParsedOnce:
@@ -169,6 +170,8 @@ def problem_of(
     said: str,
     dimension: Refusal | None = None,
     hinted_wait_s: float | None = None,
+    *,
+    refuses_key: bool = False,
 ) -> Problem:
     """A problem with what the headers add. A server that was told not to be asked again is not."""
     if kind in ("server", "overload") and reply.headers.get("x-should-retry") == "false":
@@ -182,6 +185,7 @@ def problem_of(
         status=reply.status,
         retry_after_s=wait_s,
         dimension=dimension if kind == "rate_limit" else None,
+        refuses_key=refuses_key or reply.status == _UNKNOWN_KEY,
     )
 
 
@@ -195,6 +199,7 @@ class Told:
     """What its name means, where that is known."""
     wait_s: float | None = None
     refusal: Refusal | None = None
+    refuses_key: bool = False
 
 
 def problem_told(who: str, reply: Reply, told: Told, by_status: ProblemKind) -> Problem:
@@ -202,7 +207,7 @@ def problem_told(who: str, reply: Reply, told: Told, by_status: ProblemKind) -> 
     kind = told.kind if told.kind == "spent" else kind_of(told.kind, by_status, reply.status)
     said = f"{who} answered {reply.status} {told.name}".rstrip() + moved_to(reply)
     text = safe_text(f"{said}: {told.text or body_text(reply.body)}")
-    return problem_of(kind, reply, text, told.refusal, told.wait_s)
+    return problem_of(kind, reply, text, told.refusal, told.wait_s, refuses_key=told.refuses_key)
 
 
 THROTTLED: dict[str, ProblemKind] = dict.fromkeys(

@@ -37,7 +37,7 @@ def google_error(parsed: Any) -> Told | None:
     violated = " ".join(_violated(error))
     if kind == "rate_limit" and (_PER_DAY.search(violated) or _SPENT.search(text)):
         kind = "spent"  # it says to come back in seconds, and means tomorrow
-    return Told(status, text, kind, retry_delay_s(error), _refusal(violated))
+    return Told(status, text, kind, retry_delay_s(error), _refusal(violated), refuses_key(error))
 
 
 def retry_delay_s(error: Mapping[str, Any]) -> float | None:
@@ -49,6 +49,11 @@ def retry_delay_s(error: Mapping[str, Any]) -> float | None:
         if isinstance(delay, dict):  # as other clients of the same format write it
             return float(counted(delay.get("seconds")) or 0) + (counted(delay.get("nanos")) or 0) / 1e9
     return None
+
+
+def refuses_key(error: Mapping[str, Any]) -> bool:
+    """Google answers a wrong key with 400, as a wrong request."""
+    return any(detail.get("reason") == "API_KEY_INVALID" for detail in _details(error))
 
 
 def _details(error: Mapping[str, Any]) -> list[Mapping[str, Any]]:

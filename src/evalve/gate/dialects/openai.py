@@ -34,7 +34,7 @@ from evalve.gate.dialects.answer_parts import (
     problem_of,
     safe_text,
 )
-from evalve.gate.dialects.google_errors import retry_delay_s
+from evalve.gate.dialects.google_errors import refuses_key, retry_delay_s
 from evalve.gate.dialects.headers import go_duration_s
 from evalve.gate.dialects.hosts import provider_at
 from evalve.gate.dialects.request_parts import (
@@ -216,7 +216,8 @@ class OpenAIDialect:
         said = f"{who} answered {reply.status} {named}".rstrip() + moved_to(reply)
         said = safe_text(f"{said}: {text}")
         if kind != "rate_limit":
-            return problem_of(kind, reply, said)
+            is_wrong_key = code == "invalid_api_key" or refuses_key(error)
+            return problem_of(kind, reply, said, refuses_key=is_wrong_key)
         hinted = _TRY_AGAIN.search(text)
         return problem_of(
             kind,
