@@ -283,6 +283,16 @@ def test_a_date_that_is_cut_to_whole_seconds_makes_no_limit_longer() -> None:
     assert period.seconds() == 1.0
 
 
+def test_a_time_that_is_told_when_the_answer_leaves_makes_no_window_of_a_bucket() -> None:
+    """One of 600 a minute is there again in 100 ms: 50 ms later that is 50, and 50 more after it."""
+    period = Period()
+
+    for sent_at_s, full_in_s in ((0.0, 0.05), (1.0, 0.1)):
+        period.learn(Stated(600, 599, 0.0, full_in_s), sent_at_s, sent_at_s + 0.06)
+
+    assert (period.seconds(), period.is_told_window()) == (60.0, False)
+
+
 @pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("retry_after", ["whole", "absent"])
 @pytest.mark.parametrize("depth_s", [0.25, 1.0, 10.0, 60.0])

@@ -50,6 +50,8 @@ class Period:
     at_least_s: float = 0.0
     """Read as a bucket's."""
     at_most_s: float = 1e9
+    surely_at_most_s: float = 1e9
+    """The same, if what remains is told as of when a call came, and the rest as of when its answer left."""
     seen: int = 0
     longest_reset_s: float = 0.0
     longest_told_s: float = 0.0
@@ -94,6 +96,8 @@ class Period:
         surely_used = used if was_full else used - 1
         if surely_used > 0:
             self.at_most_s = min(self.at_most_s, full_in_s * limit / surely_used)
+            later_s = full_in_s + now_s - sent_at_s
+            self.surely_at_most_s = min(self.surely_at_most_s, later_s * limit / surely_used)
 
     def learn_use(
         self, stated: Stated, sent_at_s: float, taken: float, now_s: float, *, cost: float, is_steady: bool
@@ -150,7 +154,7 @@ class Period:
 
     def _is_window(self) -> bool:
         """Whether it ends for all however much was used."""
-        return self.at_least_s > APART * self.at_most_s
+        return self.at_least_s > APART * self.surely_at_most_s
 
     def seconds(self) -> float:
         return min(self._told_s(), self.use.shown_s)
