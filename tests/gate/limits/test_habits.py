@@ -170,6 +170,13 @@ def test_a_second_that_is_told_as_a_whole_one_is_not_taken_for_less(
     held(habits, processes=processes, most_wall=1.10)
 
 
+def test_a_shorter_time_that_was_seen_by_mistake_is_given_up_again() -> None:
+    """115 of 792 were refused: the shortest was refuted, and the one before it was believed for ever."""
+    habits = Habits(22.0, 1.0, "bucket", "window", "exact", resets="date", seed=28)
+
+    held(habits, processes=4, most_wall=1.10)
+
+
 def test_calls_that_ask_whether_a_window_is_over_slow_nobody_down_when_it_is() -> None:
     """Their refusals counted as if calls were too fast: twice the time."""
     held(Habits(110 / 60, 60.0, "sliding", "bucket", "absent"), processes=1, most_wall=1.10)

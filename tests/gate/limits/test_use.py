@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evalve.gate.limits.use import Use
+from evalve.gate.limits.use import UNKNOWN_S, Use
 
 LIMIT, FIRST_S = 10.0, 100.0
 
@@ -87,7 +87,7 @@ def test_it_is_not_where_no_more_comes_back_for_long() -> None:
 
     answered(use, filling, per_s=20.0, from_s=FIRST_S + 1.2, to_s=FIRST_S + 3.6, taken=taken)
 
-    assert (use.shown_s, use.tried_from_s, use.is_believed) == (1.0, None, False)
+    assert (use.shown_s, use.tried_from_s, use.is_believed) == (UNKNOWN_S, None, False)
 
 
 def test_it_is_not_where_calls_are_refused_twice_while_it_is_tried() -> None:
@@ -98,7 +98,7 @@ def test_it_is_not_where_calls_are_refused_twice_while_it_is_tried() -> None:
     once = use.is_believed
     use.note_refused(FIRST_S + 1.4, FIRST_S + 1.41)
 
-    assert (once, use.is_believed, use.shown_s) == (True, False, 1.0)
+    assert (once, use.is_believed, use.shown_s) == (True, False, UNKNOWN_S)
 
 
 def test_a_refusal_before_anything_was_tried_refutes_nothing() -> None:
@@ -108,3 +108,21 @@ def test_a_refusal_before_anything_was_tried_refutes_nothing() -> None:
         use.note_refused(FIRST_S + number, FIRST_S + number + 0.01)
 
     assert use.is_believed
+
+
+def test_refusals_that_go_on_refute_also_what_was_seen() -> None:
+    use = Use(shown_s=0.5, before_s=0.5, is_believed=False, answered=20)
+
+    for number in range(4):
+        use.note_refused(FIRST_S + number, FIRST_S + number + 0.01)
+
+    assert use.shown_s == UNKNOWN_S
+
+
+def test_where_the_shortest_is_refuted_what_was_seen_holds() -> None:
+    use = Use(shown_s=0.25, before_s=0.5, tried_from_s=FIRST_S)
+
+    for number in range(3):
+        use.note_refused(FIRST_S + number, FIRST_S + number + 0.01)
+
+    assert (use.shown_s, use.is_believed, use.refused) == (0.5, False, 0)

@@ -66,9 +66,9 @@ class Use:
         is_steady: bool = True,
     ) -> None:
         """From an answer to a call by which so much had been taken in all."""
+        self.answered += 1
         if not self.is_believed:
             return
-        self.answered += 1
         if self.tried_from_s is not None and self.before_s is not None:
             if sent_at_s >= self.tried_from_s:
                 allowed = limit * (sent_at_s - self.tried_from_s) / self.before_s
@@ -112,10 +112,14 @@ class Use:
         most: float = MOST_REFUSED + (self.before_s < WHOLE_S)
         if self.tried_from_s is None:
             most += SHARE_REFUSED * self.answered
+        else:  # who waits is booked again, so that more was taken than sent
+            self.tried_from_s, self.tried_taken = now_s + self.shown_s, None
         if self.refused > most:
             self._refute()
 
     def _refute(self) -> None:
-        """It is as long as it was before, and nothing is read from what is used again."""
+        """Nothing is read from what is used again, and no more is believed than was seen."""
+        is_seen = self.tried_from_s is not None and self.before_s is not None and self.before_s < WHOLE_S
+        self.shown_s = self.before_s if is_seen and self.before_s else UNKNOWN_S
         self.is_believed, self.tried_from_s = False, None
-        self.shown_s = self.before_s or UNKNOWN_S
+        self.answered = self.refused = 0
