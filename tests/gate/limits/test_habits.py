@@ -170,6 +170,11 @@ def test_a_second_that_is_told_as_a_whole_one_is_not_taken_for_less(
     held(habits, processes=processes, most_wall=1.10)
 
 
+def test_a_window_is_known_by_its_headers_also_where_answers_take_longer_than_it() -> None:
+    """Its rate was taken for the least that its headers may mean: 4.8 times the time."""
+    held(Habits(5.0, 1.0, "fixed", "window", latency_s=3.0), processes=1, most_wall=1.15)
+
+
 def test_a_shorter_time_that_was_seen_by_mistake_is_given_up_again() -> None:
     """115 of 792 were refused: the shortest was refuted, and the one before it was believed for ever."""
     habits = Habits(22.0, 1.0, "bucket", "window", "exact", resets="date", seed=28)
