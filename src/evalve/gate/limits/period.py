@@ -51,8 +51,8 @@ class Period:
     """Read as a bucket's."""
     at_most_s: float = 1e9
     surely_at_most_s: float = 1e9
-    """The same, by answers of which more than their own call is used: what remains may be told as of when it
-    came, and the rest as of when its answer left."""
+    """The same, if an answer that counts nothing but its own call tells what remained when that came, and
+    when it left itself how long it takes until all is there."""
     seen: int = 0
     longest_reset_s: float = 0.0
     longest_told_s: float = 0.0
@@ -97,8 +97,8 @@ class Period:
         surely_used = used if was_full else used - 1
         if surely_used > 0:
             self.at_most_s = min(self.at_most_s, full_in_s * limit / surely_used)
-            if used > cost:
-                self.surely_at_most_s = min(self.surely_at_most_s, full_in_s * limit / surely_used)
+            took_s = now_s - sent_at_s if used <= cost else 0.0
+            self.surely_at_most_s = min(self.surely_at_most_s, (full_in_s + took_s) * limit / surely_used)
 
     def learn_use(
         self, stated: Stated, sent_at_s: float, taken: float, now_s: float, *, cost: float, is_steady: bool
