@@ -276,9 +276,10 @@ def _make_directory(directory: Path) -> None:
 
 def _version(connection: sqlite3.Connection, place: str) -> int:
     """The version of the tables, 0 where there are none yet; a foreign or newer database is refused."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    # tables first: where another process has just made them, what is read afterwards belongs to them
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if tables and application != schema.APPLICATION_ID:
         raise StorageError(
             f"{place}: this is a database of another program; name another file with --storage"
