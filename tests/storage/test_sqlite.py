@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
 from evalve.contracts import Answered, EvaluationSpec, RecordDraft
 from evalve.errors import Locked, NotFound, StorageError
 from evalve.records import Sample
-from evalve.storage import open_store
-from evalve.storage.database import FileDatabase
+from evalve.storage import open_store, schema
+from evalve.storage.database import FileDatabase, _version
 from evalve.storage.explanations import explained
 from recorded import at_once, done, record
 
@@ -339,6 +339,36 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
 
     assert len(ids) == 8
     assert len(set(ids)) == 1
+
+
+class _Meanwhile:
+    """A connection after whose second statement another process does something."""
+
+    def __init__(self, connection: sqlite3.Connection, do: Callable[[], object]) -> None:
+        self._connection, self._do, self._count = connection, do, 0
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        rows = self._connection.execute(statement).fetchall()
+        self._count += 1
+        if self._count == 2:
+            self._do()
+        return _Rows(rows)
+
+
+class _Rows(list[tuple[object, ...]]):
+    def fetchone(self) -> tuple[object, ...]:
+        return self[0]
+
+
+def test_a_store_whose_tables_another_process_just_makes_is_ours(tmp_path: Path) -> None:
+    def make() -> None:
+        with closing(open_store(tmp_path / "a.db")) as store:
+            at_once(store.open_evaluation(SPEC))
+
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        version = _version(cast(sqlite3.Connection, _Meanwhile(connection, make)), "a.db")
+
+    assert version == schema.VERSION
 
 
 def test_a_forked_child_opens_connections_of_its_own(tmp_path: Path) -> None:
