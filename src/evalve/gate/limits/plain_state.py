@@ -80,9 +80,9 @@ def from_plain(plain: Mapping[str, Any]) -> ScopeState:
 
 
 def _period_of(values: Sequence[Any]) -> Period:
-    period = Period(*values)
-    if isinstance(values[-1], Sequence):  # rows from before have none
-        period.use = Use(*values[-1])
+    *plain, use = values
+    period = Period(*plain)
+    period.use = Use(*use)
     return period
 
 
