@@ -112,7 +112,7 @@ def note_unheld(
     before = scope.doubt.unheld.get(holder, History())
     if scope.learnt is None:
         scope.doubt.note_unheld(holder, sent, now_s)
-    elif scope.learnt.is_suspicion or scope.learnt.try_at_s is not None:
+    elif scope.learnt.is_suspicion or (scope.learnt.try_at_s is not None and not scope.learnt.resumed_at_s):
         scope.learnt.unheld[holder] = sent
     if scope.stated:
         _take_unheld(scope, before, sent, each, sent_at_s, now_s)

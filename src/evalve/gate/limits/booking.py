@@ -230,6 +230,8 @@ class ScopeState:
         self.pace.note_sent(start_s)
         if self.learnt is not None:
             self.learnt.note_sent(start_s)
+        elif not self.buckets:
+            self.doubt.note_booked(start_s)
         bound = self.buckets.get(binding)  # type: ignore[call-overload]  # or none, as for a pause
         return Booking(
             start_s,
@@ -249,8 +251,8 @@ class ScopeState:
         """Replace what was booked by what it took; also how a booking is given back."""
         if self.ahead and (started_at_s, version, booked) in self.ahead:
             self.ahead.remove((started_at_s, version, booked))
-        if self.learnt is not None and not actual:
-            self.learnt.note_unsent(started_at_s)
+        if not actual:
+            (self.learnt or self.doubt).note_unsent(started_at_s)
         held = self.holders.get(holder)
         if held is not None:
             held.in_flight = max(0, held.in_flight - 1)
@@ -323,7 +325,9 @@ class ScopeState:
         """Calls are served again, after a while in which none was."""
         full = learnt.resume(served_try_s)
         bucket = self.buckets["requests"]
-        if full is not None:
+        if (found := learnt.explain(bucket.window, 0.0, now_s)) is not None:
+            bucket.window = found.window(learnt.trace.served, served_try_s, is_full=False)
+        elif full is not None:
             most = full.most or full.sent.sum_after(full.began_s)
             learnt.settle(most / full.length_s)
             bucket.window = Window(most, full.length_s, since_s=now_s, ends_s=full.ends_s)
@@ -331,7 +335,8 @@ class ScopeState:
                 learnt.more_until_s, learnt.more_from_s = now_s + DEEPEST_S, None
             elif most <= FEW_IN_WINDOW and full.most is None:
                 learnt.more_until_s, learnt.more_from_s = now_s + full.length_s, None
-            for last_s, amount in [*full.sent.parts, *learnt.history.parts]:
+            # who was to try next has booked, and books again
+            for last_s, amount in [*full.sent.parts, [served_try_s, 1.0]]:
                 bucket.window.take(amount, last_s)
         bucket.set_level(0.0, now_s)
         self.version += 1

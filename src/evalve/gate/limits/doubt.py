@@ -24,6 +24,9 @@ MANY, MANY_WITHIN_S = 10, 30.0
 """Single refusals after which a slower pace is tried all the same."""
 IMMUNE_S, LONGEST_IMMUNE_S = 60.0, 1800.0
 
+BOOKED = ""
+"""No process's name."""
+
 Verdict = Literal["too fast", "perhaps", "chance"]
 
 
@@ -48,12 +51,21 @@ class Doubt:
     ever: int = 0
     """Refusals in all."""
     unheld: dict[str, History] = field(default_factory=dict)
-    """What each process has sent that no limit held back."""
+    """What each process has sent that no limit held back; and what was booked while no limit was known."""
 
     def note_unheld(self, holder: str, sent: History, now_s: float) -> None:
         """What others sent so long ago that nobody counts it is forgotten: their processes may be gone."""
         lately = {name: each for name, each in self.unheld.items() if each.sum_after(now_s - LONGEST_S)}
         self.unheld = {**lately, holder: sent}
+
+    def note_booked(self, at_s: float) -> None:
+        """As long as it is not known what limits calls."""
+        self.unheld.setdefault(BOOKED, History()).add(1, at_s)
+
+    def note_unsent(self, at_s: float) -> None:
+        """One that was booked was refused, or has not gone."""
+        if BOOKED in self.unheld:
+            self.unheld[BOOKED].take_back(1, at_s)
 
     def note_sent(self, at_s: float) -> None:
         if len(self.sent) < MOST_SENT:

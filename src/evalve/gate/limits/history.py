@@ -45,7 +45,7 @@ class History:
     def take_back(self, amount: float, sent_at_s: float) -> None:
         """It was sent then, and was refused."""
         for part in self.parts:
-            if part[0] >= sent_at_s:
+            if part[0] >= sent_at_s and part[1] > 0:
                 part[1] = max(0.0, part[1] - amount)
                 return
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from evalve.gate.limits.doubt import BOOKED
+from evalve.gate.limits.explaining import Explained, explained
 from evalve.gate.limits.history import History, together
+from evalve.gate.limits.trace import Trace
 from evalve.gate.limits.window import (
     LEAST_OF,
     MOST_REFUSED,
@@ -77,6 +80,7 @@ LATE_S = 0.1
 """The first calls arrive late, for they open connections: so much later is a window surely over."""
 ROUNDING_S = 1e-6
 """Of instants that are sums."""
+RARE_S = (2.0, 5.0, 15.0, 30.0)
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
 MOST_LATEST = 32
@@ -186,6 +190,10 @@ class LearntRate:
     """The last try before that was refused; it went out then. …"""
     empty_before_s: float = 0.0
     """… Nothing was served since."""
+    refused_in_a_row: int = 0
+    """Of calls that were under way together …"""
+    refused_known_s: float = 0.0
+    """… when the first of these refusals was known."""
     is_filling: bool = False
     has_filled: bool = False
     filled: float = 0.0
@@ -215,6 +223,7 @@ class LearntRate:
     """Calls before."""
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process sent before any of this was known."""
+    trace: Trace = field(default_factory=Trace)
 
     @classmethod
     def suspected(cls, per_s: float, share: float, unheld: dict[str, History], now_s: float) -> LearntRate:
@@ -262,6 +271,7 @@ class LearntRate:
     def note_sent(self, at_s: float) -> None:
         self.admitted += 1
         self.history.add(1, at_s)
+        self.trace.add(at_s)
         self.latest_s = [*self.latest_s[1 - MOST_LATEST :], at_s]
         if self.tries is not None:
             self.tries = self.tries + 1 if self.tries < MOST_TRIES else None
@@ -272,6 +282,8 @@ class LearntRate:
 
     def note_unsent(self, at_s: float) -> None:
         """It was refused, or has not gone."""
+        if not self.trace.take_back(at_s) and BOOKED in self.unheld:
+            self.unheld[BOOKED].take_back(1, at_s)
         if at_s > self.counted_from_s:
             self.admitted = max(0, self.admitted - 1)
         if at_s in self.latest_s:
@@ -459,6 +471,34 @@ class LearntRate:
         """From that instant on."""
         return together([self.past, self.history]).sum_after(instant_s - ROUNDING_S)
 
+    def refused_again(self, sent_at_s: float, now_s: float) -> bool:
+        """Count a refusal; whether it is worth asking anew what explains them all.
+
+        Each tells more, but of the many calls that were under way together it is asked ever more seldom.
+        """
+        self.trace.refuse(sent_at_s)
+        if sent_at_s > self.refused_known_s:
+            self.refused_in_a_row, self.refused_known_s = 0, now_s
+        self.refused_in_a_row += 1
+        return not self.is_suspicion and self.refused_in_a_row.bit_count() == 1
+
+    def explain(self, window: Window | None, retry_after_s: float, now_s: float) -> Explained | None:
+        """The window that explains what was served and refused, where it is not the one that is counted."""
+        found = explained(
+            self.trace,
+            now_s,
+            told=_told_between(retry_after_s, now_s),
+            unanswered_s=self._refused_within_s(),
+        )
+        if found is None or (window is not None and found.is_as(window)):
+            return None
+        self.settle(found.most / found.length_s)
+        self._begin_history(now_s)
+        self.known_at_s = now_s
+        self.try_at_s = self.out_at_s = self.more_from_s = self.welcome_s = None
+        self.tries, self.filled, self.is_filling, self.more_until_s = None, 0.0, False, 0.0
+        return found
+
     # -- while nothing is served
 
     def _block(self, now_s: float) -> None:
@@ -503,7 +543,7 @@ class LearntRate:
             return end_s
         began_s = end_s - min(length_s for length_s, each_s in self._ends() if each_s == end_s)
         to_come = sum(each_s > end_s for _, each_s in self._ends())
-        most = MOST_REFUSED * max(1, len(self.unheld))
+        most = MOST_REFUSED * max(1, sum(map(bool, self.unheld)))
         left = int(max(most, SHARE_REFUSED * self.burst)) - self.refused_before - to_come
         self.aimed_s = end_s
         asks = asked_after_s(DEEPEST_S, now_s - began_s, max(0, left), MOST_LOST)
@@ -559,12 +599,14 @@ class LearntRate:
     def resume(self, served_try_s: float) -> Full | None:
         """Calls are served again: the window that was full, if it was one."""
         blocked_s, sent = served_try_s - self.blocked_at_s, self._sent()
+        self.trace.add_unheld(self.unheld.values())
         told = self._told(sent)
         is_no_bucket = self._is_no_bucket()
         lengths = [
             length_s
             for length_s, end_s in self._ends()
-            if self.blocked_at_s < self.refused_try_s < end_s <= served_try_s + LATE_S
+            if length_s not in RARE_S
+            and self.blocked_at_s < self.refused_try_s < end_s <= served_try_s + LATE_S
             and (is_no_bucket or blocked_s >= LEAST_BLOCKED * length_s)
             and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
@@ -669,6 +711,13 @@ def _over_s(began_s: float, length_s: float) -> float:
 def _soonest_s(retry_after_s: float) -> float:
     """From when on calls may be welcome that are told to come after so long."""
     return retry_after_s - (DATED_S if float(retry_after_s).is_integer() else 0.0)
+
+
+def _told_between(retry_after_s: float, now_s: float) -> tuple[float, float] | None:
+    """When calls are welcome again, as far as it is told: at the earliest and at the latest."""
+    if retry_after_s <= ROUNDED_S and float(retry_after_s).is_integer():
+        return None
+    return now_s + _soonest_s(retry_after_s) - LATE_S, now_s + retry_after_s + LATE_S
 
 
 def _is_as_long(lasted_s: float, length_s: float) -> bool:

@@ -15,11 +15,12 @@ from evalve.gate.limits.pace import Pace
 from evalve.gate.limits.period import Period
 from evalve.gate.limits.places import Line, ShownCeiling
 from evalve.gate.limits.stated_window import StatedWindow, ToldEnd
+from evalve.gate.limits.trace import Trace
 from evalve.gate.limits.use import Use
 from evalve.gate.limits.window import Window
 
 _DOUBT = [each.name for each in fields(Doubt)][:-1]
-_LEARNT = [each.name for each in fields(LearntRate)][:-3]
+_LEARNT = [each.name for each in fields(LearntRate)][:-4]
 """What is plain already; histories come last."""
 _WINDOW = [each.name for each in fields(Window)]
 
@@ -161,14 +162,15 @@ def _doubt_of(values: Sequence[Any]) -> Doubt:
 
 def _learnt(learnt: LearntRate) -> list[Any]:
     values = [getattr(learnt, name) for name in _LEARNT]
-    return [*values, _history(learnt.history), _history(learnt.past), _histories(learnt.unheld)]
+    histories = [_history(learnt.history), _history(learnt.past), _histories(learnt.unheld)]
+    return [*values, *histories, [learnt.trace.served, learnt.trace.refused]]
 
 
 def _learnt_of(values: list[Any]) -> LearntRate:
-    *plain, history, past, unheld = values
+    *plain, history, past, unheld, trace = values
     learnt = LearntRate(*plain)
     learnt.history, learnt.past = History(*history), History(*past)
-    learnt.unheld = _histories_of(unheld)
+    learnt.unheld, learnt.trace = _histories_of(unheld), Trace(*trace)
     return learnt
 
 

@@ -112,6 +112,8 @@ def is_about_rate(
     in_a_row: bool = False,
 ) -> bool:
     """Whether a refusal that states no limit tells that calls come too fast."""
+    if booked_for_s is not None and scope.learnt is None:
+        scope.doubt.note_unsent(sent_at_s)
     verdict = scope.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None)
     learnt = scope.learnt
     if verdict == "too fast":
@@ -152,6 +154,7 @@ def learn_rate(
         if scope.buckets and (dimension is None or dimension in scope.buckets or "requests" in scope.buckets):
             return False  # calls are held to a rate already
         scope.learnt = LearntRate.blocked(scope.doubt.unheld, retry_after_s, now_s, scope.doubt.ever)
+        scope.learnt.refused_again(sent.at_s if sent is not None else now_s, now_s)
         scope.unlimited = False
         scope.hold_learnt(scope.learnt.per_s * scope.ramp_share(now_s), now_s)
         scope.version += 1
@@ -165,6 +168,12 @@ def _learn_more(
 ) -> None:
     bucket = scope.buckets["requests"]
     learnt.note_unsent(sent.at_s)
+    is_worth_asking = learnt.refused_again(sent.at_s, now_s)
+    if is_worth_asking and (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
+        bucket.window = found.window(learnt.trace.served, now_s, is_full=True)
+        scope.version += 1
+        bucket.since_version = scope.version
+        return
     if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, retry_after_s, now_s):
         scope.version += 1  # who was to try next books again
         if learnt.known_at_s == now_s and bucket.window.ends_s is not None:
