@@ -36,6 +36,13 @@ def sent_at(*instants_s: float) -> dict[str, History]:
     return {"me": history}
 
 
+def refused_at(rate: LearntRate, at_s: float) -> None:
+    rate.note_sent(at_s)
+    rate.note_unsent(at_s)
+    rate.note_refused(at_s)
+    rate.refused(at_s, 1.0, at_s + 0.01)
+
+
 def used_for(rate: LearntRate, seconds: float, *, share: float = 1.0) -> None:
     """Calls go out at the rate, or at a share of it."""
     now_s = 100.0
@@ -185,28 +192,38 @@ def test_no_window_is_believed_that_holds_less_than_was_once_served_in_its_lengt
     assert (full.length_s, full.sent.sum_after(full.began_s)) == (60.0, 103.0)
 
 
-def test_a_window_is_what_was_served_from_one_end_to_the_next() -> None:
+def test_a_window_is_explained_by_what_was_served_from_one_end_to_the_next() -> None:
     """Twenty a second by the provider's clock: the first ones came in the middle of a second."""
     rate = LearntRate.blocked(sent_at(*[100.0 + 0.015 * number for number in range(20)]), 1.0, 100.32)
-    rate.note_sent(100.42)
-    rate.note_unsent(100.42)
-    rate.refused(100.42, 1.0, 100.43)
+    rate.note_refused(100.31)
+    refused_at(rate, 100.42)
     rate.note_sent(100.66)
     assert rate.resume(100.66) is None
 
     for number in range(1, 20):
         rate.note_sent(100.66 + 0.012 * number)
-    rate.note_sent(100.91)
-    rate.note_unsent(100.91)
-    rate.refused(100.91, 1.0, 100.92)
-    rate.note_sent(100.99)
-    rate.note_unsent(100.99)
-    rate.refused(100.99, 1.0, 101.0)
-    rate.note_sent(101.76)
-    full = rate.resume(101.76)
+    refused_at(rate, 100.91)
+    assert rate.explain(None, 1.0, 100.92) is None  # it may be half a second
+    refused_at(rate, 101.3)
+    found = rate.explain(None, 1.0, 101.31)
 
-    assert full is not None
-    assert (full.length_s, full.most) == (1.0, 20)
+    assert found is not None
+    assert (found.length_s, found.most) == (1.0, 20.0)
+    assert found.begins_s == pytest.approx(100.66)
+    assert rate.per_s == 20.0
+
+
+def test_what_explains_refusals_is_asked_ever_more_seldom_while_nothing_does() -> None:
+    rate = LearntRate.blocked(sent_at(100.0), 1.0, 100.1)
+    asked = 0
+    for number in range(300):
+        rate.note_sent(101.0 + number)
+        refused_at(rate, 101.5 + number)
+        before = rate.asked_in_vain
+        rate.explain(None, 1.0, 101.6 + number)
+        asked += rate.asked_in_vain > before
+
+    assert 20 <= asked <= 60
 
 
 def test_a_call_that_is_served_after_a_fill_tells_a_bucket() -> None:

@@ -328,12 +328,12 @@ class ScopeState:
         if (found := learnt.explain(bucket.window, 0.0, now_s)) is not None:
             bucket.window = found.window(learnt.trace.served, served_try_s, is_full=False)
         elif full is not None:
-            most = full.most or full.sent.sum_after(full.began_s)
+            most = full.sent.sum_after(full.began_s)
             learnt.settle(most / full.length_s)
             bucket.window = Window(most, full.length_s, since_s=now_s, ends_s=full.ends_s)
             if learnt.welcome_s is not None:
                 learnt.more_until_s, learnt.more_from_s = now_s + DEEPEST_S, None
-            elif most <= FEW_IN_WINDOW and full.most is None:
+            elif most <= FEW_IN_WINDOW:
                 learnt.more_until_s, learnt.more_from_s = now_s + full.length_s, None
             # who was to try next has booked, and books again
             for last_s, amount in [*full.sent.parts, [served_try_s, 1.0]]:

@@ -20,7 +20,6 @@ from evalve.gate.limits.window import (
     LEAST_OF,
     MOST_REFUSED,
     MOST_SLACK,
-    NEARLY_FULL,
     SHARE_REFUSED,
     SHORTEST_S,
     USUAL_S,
@@ -81,15 +80,14 @@ LATE_S = 0.1
 ROUNDING_S = 1e-6
 """Of instants that are sums."""
 RARE_S = (2.0, 5.0, 15.0, 30.0)
+"""Lengths in which few providers count: that one is over just then may be chance."""
+ASKED_AGAIN = 4
+"""So often it is asked at every refusal what explains them, then so often at every second, and so on."""
 LEAST_LENGTH_S = 1.0
 """Calls that flow evenly keep within shorter windows too."""
 MOST_LATEST = 32
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
-MOST_DOUBTS = 2
-"""Refusals after which a window is none; a short one is often a bucket, and is none after the first."""
-MUCH_LONGER = 8.0
-"""A window, than one that was refuted, to be believed."""
 NEARLY = 1.2
 """Times what a window held when it was full, at most, was ever served within its length."""
 LEAST_BLOCKED = 0.25
@@ -102,8 +100,6 @@ MOST_LOST, NEAR_S = 0.17, 1.5
 """Of a run, while nothing is served: how soon it is asked again, if the end of a usual window is not near."""
 LEAST_FILLED = 3
 """Fewer calls than that were a bucket's, which had flowed in."""
-FLOWED_IN = 1.5
-"""Calls that should have flowed in when one asks whether any has."""
 
 LONG_S = 1.0
 """What tells that calls are welcome again only after so long, besides what rounding may add, tells of a
@@ -126,8 +122,6 @@ class Full:
     ends_s: float | None
     """When it ends for all at once; `None` where that is not known."""
     sent: History
-    most: float | None = None
-    """What it held, where that is known otherwise."""
 
 
 @dataclass(slots=True)
@@ -176,8 +170,6 @@ class LearntRate:
     """When the latest calls were sent, or will be."""
     tries: int | None = None
     """Calls since a window was found: each follows sooner than the one before."""
-    doubts: int = 0
-    """Refusals in a window since it was found."""
     more_until_s: float = 0.0
     """Until when calls try whether a window holds more than was told …"""
     more_from_s: float | None = None
@@ -186,30 +178,16 @@ class LearntRate:
     """Where it was told: when a window was over that was full …"""
     resumed_at_s: float = 0.0
     """… and when calls were served again after the one before."""
-    resumed_after_s: float = 0.0
-    """The last try before that was refused; it went out then. …"""
-    empty_before_s: float = 0.0
-    """… Nothing was served since."""
-    refused_in_a_row: int = 0
-    """Of calls that were under way together …"""
-    refused_known_s: float = 0.0
-    """… when the first of these refusals was known."""
+    unexplained: int = 0
+    """Refusals since it was asked last what explains them …"""
+    asked_in_vain: int = 0
+    """… and how often that has told nothing new."""
     is_filling: bool = False
     has_filled: bool = False
-    filled: float = 0.0
-    """What was served since calls were served again until one was refused: all of a window, if it is one."""
-    may_flow: bool = False
-    """Whether a bucket could have served as much."""
     aimed_s: float = 0.0
     """When a window of a usual length would be over, where it is asked before."""
     refused_before: int = 0
     """Calls, until nothing was served any more and since."""
-    was_idle: bool = False
-    """Whether no call went out for a while, to tell that."""
-    longest_blocked_s: float = 0.0
-    """No window is shorter than the longest time in which nothing was served."""
-    refuted_length_s: float = 0.0
-    """The longest window that was found and was none."""
     history_began_s: float = 0.0
     burst: float = 0.0
     """Calls that were served before anything was refused …"""
@@ -288,8 +266,6 @@ class LearntRate:
             self.admitted = max(0, self.admitted - 1)
         if at_s in self.latest_s:
             self.latest_s.remove(at_s)
-        if self.filled and self.resumed_at_s <= at_s <= self.blocked_at_s:
-            self.filled -= 1
         (self.history if at_s > self.history_began_s else self.past).take_back(1, at_s)
         if self.out_at_s == at_s:
             self.out_at_s = None
@@ -319,7 +295,6 @@ class LearntRate:
             self._block(now_s)
             self._try_again(retry_after_s, now_s)
         elif uncertain <= MOST_UNCERTAIN:
-            is_first = self.given_per_s is None and self.resumed_at_s > 0
             filled = self._sent_since(self.resumed_at_s) - self._sent_after(sent_at_s)
             if self.is_filling and filled < LEAST_FILLED:  # so little is a bucket's, which has flowed in
                 self.per_s = min(self.per_s, (served + 2) / passed_s)
@@ -330,25 +305,10 @@ class LearntRate:
             self.empty_at_s = self.stepped_at_s = now_s
             self._begin_history(now_s)
             self.admitted_then = self.beyond = 0
-            if is_first and filled >= LEAST_FILLED:
-                self._ask_whether_it_flows(filled, sent_at_s, now_s)
         else:
             self._lower(served, passed_s)
             self._block(now_s)
             self._try_again(retry_after_s, now_s)
-
-    def _ask_whether_it_flows(self, filled: float, sent_at_s: float, now_s: float) -> None:
-        """By one call, when a bucket would serve it: if it is refused, a window was filled.
-
-        No need to ask where the try that was refused tells it: a bucket that flows so slowly had no more.
-        """
-        assert self.given_per_s is not None
-        self.filled = self._sent_since(self.resumed_at_s) - self._sent_after(now_s)
-        blocked_s = self.resumed_after_s - self.empty_before_s
-        self.may_flow = (filled - 1) * blocked_s <= sent_at_s - self.resumed_after_s
-        self._block(now_s)
-        asked_at_s = now_s + max(self._refused_within_s(), FLOWED_IN / self.given_per_s)
-        self.try_at_s = asked_at_s if self.may_flow else self._end_of_filled_s(now_s)
 
     def _measure(self, served: int, passed_s: float, uncertain: float) -> None:
         """What was served since it last had nothing left is its rate, or less than that."""
@@ -357,10 +317,7 @@ class LearntRate:
         if before is not None:
             is_below = self.per_s <= max(BELOW_SHARE * self.best_per_s, self.least_per_s) and served < MANY
             self.below = max(0.0, self.below + (1.0 if is_below else -0.5))
-        was_idle, self.was_idle = self.was_idle, False
-        if not was_idle and not self._may_have_overflowed(
-            given**GIVEN_WEIGHT * self.per_s ** (1 - GIVEN_WEIGHT)
-        ):
+        if not self._may_have_overflowed(given**GIVEN_WEIGHT * self.per_s ** (1 - GIVEN_WEIGHT)):
             likely_per_s = self._narrow(least_per_s, given, most_per_s)
             self.is_measured = self.is_measured or uncertain <= WELL_MEASURED
         else:  # it may be as much as was refused
@@ -404,15 +361,10 @@ class LearntRate:
             self.per_s = min(self.per_s, max(1.1 * (served + 1) / passed_s, least))
 
     def doubt_window(self, window: Window, sent_at_s: float, now_s: float) -> bool:
-        """Whether what was found out to be a window is none, by a refusal soon afterwards."""
+        """Whether what was found out to be a window is none, by a refusal soon that nothing explains."""
         if sent_at_s > window.since_s + 2 * window.length_s:
             return False
-        self.doubts += 1
-        is_full = window.used(sent_at_s) >= NEARLY_FULL * window.most
-        if window.length_s > LEAST_LENGTH_S and self.doubts < MOST_DOUBTS and is_full:
-            window.slack_s = min(2 * window.slack_s, MOST_SLACK * window.length_s)
-            return False
-        self.refuted_length_s, self.given_per_s, self.tries = window.length_s, None, None
+        self.given_per_s, self.tries = None, None
         self.least_per_s, self.most_per_s = 0.0, 1e9
         self.per_s = (self.admitted + 1) / max(now_s - self.empty_at_s, 0.05)
         self.unsettle(now_s)
@@ -471,32 +423,32 @@ class LearntRate:
         """From that instant on."""
         return together([self.past, self.history]).sum_after(instant_s - ROUNDING_S)
 
-    def refused_again(self, sent_at_s: float, now_s: float) -> bool:
-        """Count a refusal; whether it is worth asking anew what explains them all.
-
-        Each tells more, but of the many calls that were under way together it is asked ever more seldom.
-        """
+    def note_refused(self, sent_at_s: float) -> None:
         self.trace.refuse(sent_at_s)
-        if sent_at_s > self.refused_known_s:
-            self.refused_in_a_row, self.refused_known_s = 0, now_s
-        self.refused_in_a_row += 1
-        return not self.is_suspicion and self.refused_in_a_row.bit_count() == 1
+        self.unexplained += 1
 
     def explain(self, window: Window | None, retry_after_s: float, now_s: float) -> Explained | None:
-        """The window that explains what was served and refused, where it is not the one that is counted."""
+        """The window that explains what was served and refused, where it is not the one that is counted.
+
+        It is asked ever more seldom while there is none: what is refused by chance has no explanation.
+        """
+        if self.is_suspicion or self.unexplained < self.asked_in_vain / ASKED_AGAIN:
+            return None
         found = explained(
             self.trace,
             now_s,
             told=_told_between(retry_after_s, now_s),
             unanswered_s=self._refused_within_s(),
         )
+        self.unexplained, self.asked_in_vain = 0, self.asked_in_vain + 1
         if found is None or (window is not None and found.is_as(window)):
             return None
+        self.asked_in_vain = 0
         self.settle(found.most / found.length_s)
         self._begin_history(now_s)
         self.known_at_s = now_s
         self.try_at_s = self.out_at_s = self.more_from_s = self.welcome_s = None
-        self.tries, self.filled, self.is_filling, self.more_until_s = None, 0.0, False, 0.0
+        self.tries, self.is_filling, self.more_until_s = None, False, 0.0
         return found
 
     # -- while nothing is served
@@ -513,9 +465,6 @@ class LearntRate:
 
     def _try_again(self, retry_after_s: float, now_s: float) -> None:
         is_whole = float(retry_after_s).is_integer()
-        if self.filled:
-            self.may_flow = False
-            self._note_blocked()
         if retry_after_s > (ROUNDED_S if is_whole else 0.0):
             latest_s, soonest_s = now_s + retry_after_s, now_s + _soonest_s(retry_after_s)
             if self.welcome_s is not None or soonest_s >= now_s + LONG_S:
@@ -524,8 +473,6 @@ class LearntRate:
             self.try_at_s = min(self._end_after_s(soonest_s), latest_s)
         elif self.welcome_s is not None and self.welcome_s > now_s:
             self.try_at_s = self.welcome_s
-        elif self.filled:
-            self.try_at_s = self._end_of_filled_s(now_s)
         elif self.blocked_at_s == now_s:
             self.try_at_s = now_s + max(FIRST_TRY_S, self._refused_within_s(), self._telling_s())
         else:
@@ -549,22 +496,12 @@ class LearntRate:
         asks = asked_after_s(DEEPEST_S, now_s - began_s, max(0, left), MOST_LOST)
         return began_s + asks[0] if asks and began_s + asks[0] < end_s - NEAR_S else end_s
 
-    def _note_blocked(self) -> None:
-        self.longest_blocked_s = max(self.longest_blocked_s, self.refused_try_s - self.blocked_at_s)
-
-    def _end_of_filled_s(self, now_s: float) -> float:
-        end_s = self._end_after_s(now_s)
-        return end_s if end_s < math.inf else now_s + max(now_s - self.blocked_at_s, FIRST_TRY_S)
-
     def _end_after_s(self, instant_s: float) -> float:
         """When the next window of a usual length would be over."""
         return min((end_s for _, end_s in self._ends() if end_s >= instant_s), default=math.inf)
 
     def _ends(self) -> list[tuple[float, float]]:
         """Lengths that windows may have, and when what was sent first would be out of each."""
-        if self.filled:
-            lengths = [length_s for length_s in USUAL_S if length_s >= self.longest_blocked_s]
-            return [(length_s, _over_s(self.resumed_at_s, length_s)) for length_s in lengths]
         sent, ends = self._sent(), []
         for length_s in USUAL_S:
             first_s = sent.first_after(self.blocked_at_s - length_s)
@@ -608,15 +545,9 @@ class LearntRate:
             if length_s not in RARE_S
             and self.blocked_at_s < self.refused_try_s < end_s <= served_try_s + LATE_S
             and (is_no_bucket or blocked_s >= LEAST_BLOCKED * length_s)
-            and length_s >= max(LEAST_LENGTH_S, MUCH_LONGER * self.refuted_length_s)
+            and length_s >= LEAST_LENGTH_S
             and sent.most_within(length_s) <= NEARLY * sent.sum_after(self.blocked_at_s - length_s)
         ]
-        filled, began_s = self.filled, self.resumed_at_s
-        if filled:
-            lengths = self._filled_lengths(served_try_s)
-        self._note_blocked()
-        self.filled, self.was_idle = 0.0, filled > 0
-        self.resumed_after_s, self.empty_before_s = self.refused_try_s, self.blocked_at_s
         self.try_at_s = self.out_at_s = None
         self.more_until_s, self.more_from_s = 0.0, None
         self.past, self.unheld = sent, {}
@@ -630,23 +561,8 @@ class LearntRate:
         self.resumed_at_s = served_try_s
         if told is None and not lengths:
             return None
-        self.tries, self.doubts = 1, 0
-        if filled and lengths:
-            return Full(lengths[0], began_s, None, sent, filled)
+        self.tries = 1
         return told or Full(lengths[0], self.blocked_at_s - lengths[0], None, sent)
-
-    def _filled_lengths(self, served_try_s: float) -> list[float]:
-        """Of a window that was filled from when calls were served again until they were again."""
-        if self.may_flow:
-            return []
-        took_s = self.blocked_at_s - self.resumed_at_s
-        least_s, most_s = max(self.longest_blocked_s, took_s), served_try_s - self.resumed_after_s
-        return [
-            length_s
-            for length_s in USUAL_S
-            if max(least_s, LEAST_LENGTH_S - ROUNDING_S) < length_s <= most_s
-            and self.refused_try_s < _over_s(self.resumed_at_s, length_s) - ROUNDING_S
-        ]
 
     def _told(self, sent: History) -> Full | None:
         """The window that was full, where it was told when it is over."""

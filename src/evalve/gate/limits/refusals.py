@@ -154,7 +154,7 @@ def learn_rate(
         if scope.buckets and (dimension is None or dimension in scope.buckets or "requests" in scope.buckets):
             return False  # calls are held to a rate already
         scope.learnt = LearntRate.blocked(scope.doubt.unheld, retry_after_s, now_s, scope.doubt.ever)
-        scope.learnt.refused_again(sent.at_s if sent is not None else now_s, now_s)
+        scope.learnt.note_refused(sent.at_s if sent is not None else now_s)
         scope.unlimited = False
         scope.hold_learnt(scope.learnt.per_s * scope.ramp_share(now_s), now_s)
         scope.version += 1
@@ -168,8 +168,8 @@ def _learn_more(
 ) -> None:
     bucket = scope.buckets["requests"]
     learnt.note_unsent(sent.at_s)
-    is_worth_asking = learnt.refused_again(sent.at_s, now_s)
-    if is_worth_asking and (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
+    learnt.note_refused(sent.at_s)
+    if (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
         bucket.window = found.window(learnt.trace.served, now_s, is_full=True)
         scope.version += 1
         bucket.since_version = scope.version

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS scopes (
 """
 """One row for each scope and start of a machine: its clock means nothing to another, which may share the file
 through a network, and must not find its own buckets emptied or filled by it."""
-_FORM = 5
+_FORM = 6
 """Of the table; what is of another form is learnt anew."""
 _FORGOTTEN_AFTER_S = 14 * 86_400.0
 """Scopes that nobody has used for so long: of keys that were replaced, of machines that are gone."""
