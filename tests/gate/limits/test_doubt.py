@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalve.gate.limits.doubt import Doubt, calls_to_tell
+from evalve.gate.limits.doubt import BOOKED, Doubt, calls_to_tell
 from evalve.gate.limits.history import History
 
 
@@ -84,3 +84,13 @@ def test_what_processes_sent_long_ago_is_forgotten() -> None:
     doubt.note_unheld("me", sent, 75.0)
 
     assert (still, sorted(doubt.unheld)) == (["gone", "me"], ["me"])
+
+
+def test_what_is_booked_while_no_limit_is_known_counts_with_what_nobody_booked() -> None:
+    doubt = Doubt()
+    for at_s in (10.0, 10.1, 10.2):
+        doubt.note_booked(at_s)
+
+    doubt.note_unsent(10.1)
+
+    assert doubt.unheld[BOOKED].parts == [[10.0, 1], [10.1, 0], [10.2, 1]]

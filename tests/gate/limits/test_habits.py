@@ -337,6 +337,37 @@ def test_ten_seconds_by_the_providers_clock_are_found_out_without_any_word(
     held(habits, processes=processes, most_wall=1.20)
 
 
+@pytest.mark.parametrize(
+    ("habits", "processes"),
+    [
+        (Habits(10.0, 1.0, "fixed", "absent", "absent", phase_s=0.81, latency_s=0.5), 1),
+        (Habits(32.0, 1.0, "fixed", "absent", "absent", phase_s=0.51, latency_s=0.5), 1),
+        (Habits(11.0, 1.0, "fixed", "absent", "exact", phase_s=0.04, latency_s=0.05), 1),
+        (Habits(37.0, 1.0, "fixed", "absent", "whole", phase_s=0.36, latency_s=0.5), 4),
+        (Habits(15.0, 1.0, "fixed", "absent", "date", phase_s=0.79, latency_s=0.5), 4),
+        (Habits(13.5, 2.0, "fixed", "absent", "exact", phase_s=0.3), 4),
+        (Habits(35.0, 2.0, "fixed", "absent", "exact", phase_s=1.1, latency_s=0.05), 1),
+        (Habits(4.2, 5.0, "fixed", "absent", "date", phase_s=1.28, latency_s=0.2), 4),
+        (Habits(3.5, 10.0, "fixed", "absent", "exact", phase_s=9.3), 1),
+        (Habits(3.1, 10.0, "fixed", "absent", "whole", phase_s=6.18), 4),
+        (Habits(22.0, 1.0, "sliding", "absent", "date", latency_s=0.5), 1),
+        (Habits(11.0, 5.0, "sliding", "absent", "absent", latency_s=0.5), 1),
+        (Habits(8.5, 2.0, "bucket", "absent", "whole", latency_s=0.05), 1),
+        (Habits(17.0, 1.0, "bucket", "absent", "exact"), 4),
+    ],
+    ids=lambda value: (
+        f"{value.per_s:g}/s {value.counting} {value.depth_s:g}s phase {value.phase_s:g}"
+        if isinstance(value, Habits)
+        else None
+    ),
+)
+def test_all_that_was_served_and_refused_tells_how_a_provider_counts_that_states_nothing(
+    habits: Habits, processes: int
+) -> None:
+    """Twice to 29 times the time: a window of twice the length was believed, and nothing refused it."""
+    held(copy.deepcopy(habits), processes=processes, most_wall=1.20)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("depth_s", [1.0, 10.0])
 @pytest.mark.parametrize("counting", COUNTINGS)

@@ -42,6 +42,15 @@ def test_what_was_refused_is_taken_back_where_it_was_sent() -> None:
     assert [amount for _, amount in history.parts] == [1, 0, 1]
 
 
+def test_what_is_taken_back_twice_of_one_instant_is_not_forgotten() -> None:
+    history = sent(0.0, 1.0, 2.0)
+
+    history.take_back(1, 1.0)
+    history.take_back(1, 0.9)  # it was counted with what came next
+
+    assert history.sum_after(-1.0) == 1
+
+
 def test_the_most_in_any_time_of_a_length() -> None:
     assert sent(0.0, 5.0, 5.1, 5.2, 9.0).most_within(1.0) == 3
 

@@ -32,6 +32,8 @@ NEARLY_MOST = 0.97
 SPARE = 0.5
 """Calls that a bucket may hold more or less than was counted."""
 PRECISE = 1e-4
+SOON = 2.0
+"""Calls by which it would have been filled when calls are said to be welcome again: it is no bucket."""
 MUCH_FASTER = 2.0
 """Than a bucket that explains it, too: a window is tried, for a few refusals tell which it is."""
 SAME_MOST, SAME_BEGIN = 0.05, 0.1
@@ -100,6 +102,8 @@ def explained(
             known = _Known.since(from_s, trace, answered_s=answered_s, jitter_s=jitter_s)
             found = list(known.windows([*reversed(resumed), *([told[1]] if told is not None else [])]))
             bucket_per_s = known.bucket_per_s()
+            if told is not None and bucket_per_s * (told[0] - now_s) > SOON:
+                bucket_per_s = 0.0
             if bucket_per_s:
                 found = [
                     one

@@ -88,6 +88,8 @@ LEAST_LENGTH_S = 1.0
 MOST_LATEST = 32
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
+AT_ONCE = 10.0
+"""Times its rate, what fits into a window follows each other: if it is none after all, few are under way."""
 NEARLY = 1.2
 """Times what a window held when it was full, at most, was ever served within its length."""
 LEAST_BLOCKED = 0.25
@@ -244,6 +246,8 @@ class LearntRate:
         if self.tries is not None and self.latest_s:
             first_gap_s = FILL_GAP_S if self.given_per_s is None else self._refused_within_s()
             return self.latest_s[-1] + first_gap_s / self.tries
+        if self.is_settled and self.latest_s:
+            return self.latest_s[-1] + 1.0 / (AT_ONCE * self.per_s)
         return self.try_at_s or 0.0
 
     def note_sent(self, at_s: float) -> None:
