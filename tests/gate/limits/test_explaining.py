@@ -119,7 +119,8 @@ def test_what_a_process_took_that_told_nobody_is_left_out() -> None:
     ("window", "is_same"),
     [
         (Window(100.0, 10.0, ends_s=205.0), True),
-        (Window(104.0, 10.0, ends_s=195.4), True),
+        (Window(100.5, 10.0, ends_s=195.4), True),
+        (Window(102.0, 10.0, ends_s=205.0), False),
         (Window(100.0, 10.0, ends_s=208.0), False),
         (Window(100.0, 5.0, ends_s=205.0), False),
         (Window(120.0, 10.0, ends_s=205.0), False),

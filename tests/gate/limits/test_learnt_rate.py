@@ -203,7 +203,6 @@ def test_a_window_is_explained_by_what_was_served_from_one_end_to_the_next() -> 
     for number in range(1, 20):
         rate.note_sent(100.66 + 0.012 * number)
     refused_at(rate, 100.91)
-    assert rate.explain(None, 1.0, 100.92) is None  # it may be half a second
     refused_at(rate, 101.3)
     found = rate.explain(None, 1.0, 101.31)
 

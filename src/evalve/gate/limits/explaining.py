@@ -19,8 +19,6 @@ from evalve.gate.limits.window import USUAL_S, Window
 
 JITTERS_S = (0.005, 0.02)
 """Calls that were sent no further apart may arrive in any order; the first is tried first."""
-SHORTEST_S = 1.0
-"""Calls that flow evenly keep within windows that are shorter."""
 PHASES = 64
 """Instants of a length that are told apart."""
 MOST_LATER = 2
@@ -28,12 +26,14 @@ MOST_LATER = 2
 some before, or have ended and told nobody what they took."""
 LEAST_BLOCKED = 0.05
 """Of a window's length: for how long nothing was served at least once, or it was told when it is over."""
+LATER = 0.5
+"""Times as long as nothing was served."""
 NEARLY_MOST = 0.97
 SPARE = 0.5
 """Calls that a bucket may hold more or less than was counted."""
 PRECISE = 1e-4
 SOON = 2.0
-"""Calls by which it would have been filled when calls are said to be welcome again: it is no bucket."""
+"""Calls that a bucket would hold again by the time that is told."""
 MUCH_FASTER = 2.0
 """Than a bucket that explains it, too: a window is tried, for a few refusals tell which it is."""
 SAME_MOST, SAME_BEGIN = 0.05, 0.1
@@ -55,7 +55,7 @@ class Explained:
             later_s = (window.ends_s - self.begins_s) % self.length_s
             if min(later_s, self.length_s - later_s) > SAME_BEGIN * self.length_s:
                 return False
-        return abs(window.most - self.most) <= max(1.0, SAME_MOST * self.most)
+        return window.most - 1.0 < self.most <= window.most * (1.0 + SAME_MOST)
 
     def ends_s(self, now_s: float) -> float:
         """Where it ends for all at once."""
@@ -97,34 +97,46 @@ def explained(
     if not resumed or trace.refused[-1] < resumed[0]:
         return None
     answered_s = max(now_s - unanswered_s, trace.refused[-1] - JITTERS_S[-1])
+    likely_s = [*reversed(resumed), *([told[1]] if told is not None else [])]
     for from_s in (-math.inf, *resumed[:-1][-MOST_LATER:]):
         for jitter_s in JITTERS_S:
             known = _Known.since(from_s, trace, answered_s=answered_s, jitter_s=jitter_s)
-            found = list(known.windows([*reversed(resumed), *([told[1]] if told is not None else [])]))
-            bucket_per_s = known.bucket_per_s()
-            if told is not None and bucket_per_s * (told[0] - now_s) > SOON:
-                bucket_per_s = 0.0
-            if bucket_per_s:
-                found = [
-                    one
-                    for one in found
-                    if one.begins_s is None and one.most >= MUCH_FASTER * bucket_per_s * one.length_s
-                ]
+            found = list(known.windows(likely_s))
+            if bucket_per_s := _bucket_per_s(known, told, now_s):
+                found = [one for one in found if _is_much_faster(one, bucket_per_s)]
             best = _best(found, trace, told, now_s)
             if best is not None or bucket_per_s:
-                return best if best is not None and best.length_s >= SHORTEST_S else None
+                return best
     return None
+
+
+def _bucket_per_s(known: _Known, told: tuple[float, float] | None, now_s: float) -> float:
+    """The rate of a bucket that explains it, unless that would have filled before calls are welcome again."""
+    per_s = known.bucket_per_s()
+    return 0.0 if told is not None and per_s * (told[0] - now_s) > SOON else per_s
+
+
+def _is_much_faster(found: Explained, bucket_per_s: float) -> bool:
+    """One that slides: by when they begin, the others can be made to explain nearly anything."""
+    return found.begins_s is None and found.most >= MUCH_FASTER * bucket_per_s * found.length_s
 
 
 def _best(
     found: list[Explained], trace: Trace, told: tuple[float, float] | None, now_s: float
 ) -> Explained | None:
+    """The shortest, or the one that ends when calls are said to be welcome again.
+
+    After some were tried in vain, the next is one that ends a good deal later: there are many of one length.
+    """
     if told is not None:
         for one in found:
             if told[0] <= one.next_s(trace.served, now_s) <= told[1]:
                 return one
     blocked_s = trace.longest_blocked_s()
-    return next((one for one in found if blocked_s >= LEAST_BLOCKED * one.length_s), None)
+    found = [one for one in found if blocked_s >= LEAST_BLOCKED * one.length_s]
+    again_s = now_s + LATER * trace.blocked_s(now_s)
+    later = (one for one in found if one.next_s(trace.served, now_s) >= again_s)
+    return next(later, max(found, key=lambda one: one.next_s(trace.served, now_s), default=None))
 
 
 @dataclass(frozen=True, slots=True)

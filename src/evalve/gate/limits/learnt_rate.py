@@ -88,8 +88,9 @@ LEAST_LENGTH_S = 1.0
 MOST_LATEST = 32
 MOST_TRIES = 32
 """Calls after a window was found until they come as fast as they can."""
-AT_ONCE = 10.0
-"""Times its rate, what fits into a window follows each other: if it is none after all, few are under way."""
+GENTLY, GENTLY_FOR_S, GENTLY_FOR = 2.5, 3.0, 2.0
+"""Times its rate, what fits into a window goes out at first, for so long and so many of its lengths: if it is
+none after all, few are under way."""
 NEARLY = 1.2
 """Times what a window held when it was full, at most, was ever served within its length."""
 LEAST_BLOCKED = 0.25
@@ -98,6 +99,8 @@ LEAST_BLOCKED = 0.25
 FILL_PER_S, FILL_GAP_S = 125.0, 0.03
 """The first time that calls are served again after a try was refused, so many follow, the second so long
 after the first: fewer would not fill a window of a second, of more several would be refused at once."""
+FILLS_FOR_S = 2.0
+"""Only after so long they come faster still."""
 MOST_LOST, NEAR_S = 0.17, 1.5
 """Of a run, while nothing is served: how soon it is asked again, if the end of a usual window is not near."""
 LEAST_FILLED = 3
@@ -184,6 +187,8 @@ class LearntRate:
     """Refusals since it was asked last what explains them …"""
     asked_in_vain: int = 0
     """… and how often that has told nothing new."""
+    gently_until_s: float = 0.0
+    """Until when it may show that the explanation is wrong."""
     is_filling: bool = False
     has_filled: bool = False
     aimed_s: float = 0.0
@@ -246,8 +251,8 @@ class LearntRate:
         if self.tries is not None and self.latest_s:
             first_gap_s = FILL_GAP_S if self.given_per_s is None else self._refused_within_s()
             return self.latest_s[-1] + first_gap_s / self.tries
-        if self.is_settled and self.latest_s:
-            return self.latest_s[-1] + 1.0 / (AT_ONCE * self.per_s)
+        if self.latest_s and self.latest_s[-1] < self.gently_until_s:
+            return self.latest_s[-1] + 1.0 / max(GENTLY * self.per_s, FILL_PER_S)
         return self.try_at_s or 0.0
 
     def note_sent(self, at_s: float) -> None:
@@ -432,7 +437,7 @@ class LearntRate:
         self.unexplained += 1
 
     def explain(self, window: Window | None, retry_after_s: float, now_s: float) -> Explained | None:
-        """The window that explains what was served and refused, where it is not the one that is counted.
+        """The window that explains what was served and refused; calls are held to it from now on.
 
         It is asked ever more seldom while there is none: what is refused by chance has no explanation.
         """
@@ -446,11 +451,11 @@ class LearntRate:
         )
         self.unexplained, self.asked_in_vain = 0, self.asked_in_vain + 1
         if found is None or (window is not None and found.is_as(window)):
-            return None
+            return found
         self.asked_in_vain = 0
         self.settle(found.most / found.length_s)
         self._begin_history(now_s)
-        self.known_at_s = now_s
+        self.known_at_s, self.gently_until_s = now_s, now_s + max(GENTLY_FOR_S, GENTLY_FOR * found.length_s)
         self.try_at_s = self.out_at_s = self.more_from_s = self.welcome_s = None
         self.tries, self.is_filling, self.more_until_s = None, False, 0.0
         return found
@@ -593,6 +598,8 @@ class LearntRate:
     # -- growth
 
     def _grow(self, now_s: float) -> None:
+        if self.is_filling and now_s < self.resumed_at_s + FILLS_FOR_S:
+            return
         passed_s = now_s - self.stepped_at_s
         if self.given_per_s is None or self.per_s < SEARCHED_BELOW * self.given_per_s:
             if passed_s * self.per_s * LEAST_USED <= 1.0:

@@ -169,15 +169,18 @@ def _learn_more(
     bucket = scope.buckets["requests"]
     learnt.note_unsent(sent.at_s)
     learnt.note_refused(sent.at_s)
-    if (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
-        bucket.window = found.window(learnt.trace.served, now_s, is_full=True)
-        scope.version += 1
-        bucket.since_version = scope.version
-        return
     if bucket.window is not None and learnt.refused_more(bucket.window, sent.at_s, retry_after_s, now_s):
         scope.version += 1  # who was to try next books again
         if learnt.known_at_s == now_s and bucket.window.ends_s is not None:
             bucket.since_version = scope.version  # and is in the window no more
+        return
+    if (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
+        if bucket.window is not None and found.is_as(bucket.window):
+            bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)  # it came a moment early
+            return
+        bucket.window = found.window(learnt.trace.served, now_s, is_full=True)
+        scope.version += 1
+        bucket.since_version = scope.version
         return
     if sent.at_s <= learnt.known_at_s:
         return

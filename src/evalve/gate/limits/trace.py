@@ -15,6 +15,9 @@ MOST_PARTS, MOST_REFUSED = 128, 64
 KEPT_S = 130.0
 """Two of the longest windows, and a little."""
 
+DIGITS = 4
+"""Of instants, for they are stored with every booking."""
+
 Part = list[float]
 """When the first and the last of it were sent, and how many."""
 
@@ -35,12 +38,13 @@ class Trace:
             for last_s, amount in history.parts:
                 if amount > 0:
                     first_s = max(before_s, last_s // history.part_s * history.part_s)
-                    self.served.append([first_s, last_s, amount])
+                    self.served.append([round(first_s, DIGITS), round(last_s, DIGITS), amount])
                 before_s = last_s
         self.served.sort()
 
     def add(self, at_s: float) -> None:
         """A call that is sent then, in the order in which calls are booked."""
+        at_s = round(at_s, DIGITS)
         last = self.served[-1] if self.served else None
         if last is not None and at_s < last[1]:
             insort(self.served, [at_s, at_s, 1.0])
@@ -53,6 +57,7 @@ class Trace:
 
     def take_back(self, at_s: float) -> bool:
         """Whether a call that was to be sent then was counted."""
+        at_s = round(at_s, DIGITS)
         place = bisect_left(self.served, [at_s, math.inf]) - 1
         if place < 0 or self.served[place][1] < at_s:
             return False
@@ -62,7 +67,7 @@ class Trace:
         return True
 
     def refuse(self, at_s: float) -> None:
-        insort(self.refused, at_s)
+        insort(self.refused, round(at_s, DIGITS))
         del self.refused[:-MOST_REFUSED]
 
     def resumed(self) -> list[float]:
@@ -82,6 +87,11 @@ class Trace:
                 began_s = at_s
             longest_s = max(longest_s, at_s - began_s)
         return longest_s
+
+    def blocked_s(self, now_s: float) -> float:
+        """For how long nothing has been served, since a call was refused."""
+        place = bisect_left(self.refused, self.served[-1][1])
+        return max(0.0, now_s - self.refused[place]) if place < len(self.refused) else 0.0
 
     def until(self, now_s: float) -> Trace:
         """Without what is booked for later."""
