@@ -212,12 +212,16 @@ def test_a_window_is_explained_by_what_was_served_from_one_end_to_the_next() -> 
     assert rate.per_s == 20.0
 
 
-def test_what_fits_into_a_window_that_was_found_goes_out_at_ten_times_its_rate() -> None:
-    rate = a_rate(20.0)
-    rate.settle(20.0)
+def test_what_fits_into_a_window_goes_out_gently_until_it_has_shown_that_it_is_one() -> None:
+    rate = a_rate(100.0)
+    rate.gently_until_s = 103.0
     rate.note_sent(100.0)
 
-    assert rate.earliest_s() == pytest.approx(100.005)
+    assert rate.earliest_s() == pytest.approx(100.004)
+
+    rate.note_sent(103.0)
+
+    assert rate.earliest_s() == 0.0
 
 
 def test_what_explains_refusals_is_asked_ever_more_seldom_while_nothing_does() -> None:
