@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -146,3 +147,28 @@ def test_what_was_served_since_a_window_began_is_taken_of_it() -> None:
 
     assert window.used(100.3) == 4.0
     assert window.earliest_s(1.0) <= 100.3
+
+
+def test_no_window_holds_nothing() -> None:
+    """A fuzz of short traces: whatever explains them serves a call."""
+    draws = random.Random(4)
+    for _ in range(300):
+        trace = Trace()
+        lasts_s = draws.choice([0.2, 1.0, 8.0])
+        for at_s in sorted(draws.uniform(0.0, lasts_s) for _ in range(draws.randint(3, 30))):
+            if draws.random() < 0.5:
+                trace.add(at_s)
+            else:
+                trace.refuse(at_s)
+        if trace.served:
+            found = explanation(trace, lasts_s)
+            assert found is None or found.most >= 1.0
+
+
+def test_of_calls_that_are_known_only_together_no_short_window_is_believed() -> None:
+    """A quarter of a second with 43 calls explained it, because nobody knew when exactly they were sent."""
+    trace = Trace([[100.0, 100.3, 130.0], [102.0, 102.0, 1.0]], [100.31, 100.33, 101.2, 102.01, 102.02])
+
+    found = explanation(trace, 102.1)
+
+    assert found is None or found.length_s > 0.5

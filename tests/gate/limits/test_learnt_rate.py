@@ -12,6 +12,7 @@ from evalve.gate.limits.history import History
 from evalve.gate.limits.learnt_rate import LearntRate
 from evalve.gate.limits.plain_state import from_plain, to_plain
 from evalve.gate.limits.state import Refusal, Settlement, apply
+from evalve.gate.limits.window import Window
 from evalve.gate.messages import Cost, Limit, Limits, Stated
 from evalve.testing import run_in_virtual_time
 from pacing_world import Provider, paced
@@ -222,6 +223,18 @@ def test_what_fits_into_a_window_goes_out_gently_until_it_has_shown_that_it_is_o
     rate.note_sent(103.0)
 
     assert rate.earliest_s() == 0.0
+
+
+def test_a_window_is_given_up_in_which_nothing_is_served_for_longer_than_it_lasts() -> None:
+    """It refused 52 calls, one every 90 ms."""
+    rate = a_rate(400.0)
+    rate.settle(400.0)
+    window = Window(100.0, 0.25, since_s=100.0)
+    rate.note_sent(101.0)
+    rate.note_refused(101.1)
+
+    assert not rate.doubt_window(window, 101.2, 101.21)
+    assert rate.doubt_window(window, 101.4, 101.41)
 
 
 def test_what_explains_refusals_is_asked_ever_more_seldom_while_nothing_does() -> None:

@@ -71,4 +71,6 @@ def test_for_how_long_nothing_was_served_counts_while_calls_try() -> None:
         trace.refuse(at_s)
 
     assert trace.longest_blocked_s() == 1.5
+    assert trace.blocked_s(5.0) == 1.9
+    assert Trace().blocked_s(5.0) == 0.0
     assert trace.resumed() == [3.0]

@@ -11,6 +11,7 @@ A bucket explains much, too, for nobody knows how deep it is. So it is asked fir
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ LEAST_BLOCKED = 0.05
 """Of a window's length: for how long nothing was served at least once, or it was told when it is over."""
 LATER = 0.5
 """Times as long as nothing was served."""
+COARSE = 0.5
+"""Of a length: calls that are kept together for so long tell nothing about it."""
 NEARLY_MOST = 0.97
 SPARE = 0.5
 """Calls that a bucket may hold more or less than was counted."""
@@ -162,7 +165,7 @@ class _Known:
     def windows(self, likely_s: Iterable[float]) -> Iterator[Explained]:
         """`likely_s` are instants at which one may have begun, besides those at which calls were served."""
         instants = [*likely_s, *(first_s for first_s, _, _ in self.served)]
-        for length_s in USUAL_S:
+        for length_s in filter(self._is_known_for, USUAL_S):
             if (most := self._sliding_most(length_s)) is not None:
                 yield Explained(length_s, most, None)
             begins: dict[int, float] = {}
@@ -172,12 +175,22 @@ class _Known:
             if (latest := _latest(by_begin, length_s)) is not None:
                 yield Explained(length_s, latest[1], latest[0])
 
+    def _is_known_for(self, length_s: float) -> bool:
+        """Whether it is known precisely enough when those were sent that count where calls were refused."""
+        for first_s, last_s, _ in self.served:
+            place = bisect_left(self.refused, last_s)
+            is_counted = place < len(self.refused) and self.refused[place] <= last_s + length_s
+            if is_counted and last_s - first_s > COARSE * length_s:
+                return False
+        return True
+
     def _sliding_most(self, length_s: float) -> float | None:
         """What it holds; `None` where that contradicts what is known."""
         least, most = 0.0, math.inf
         sure = [part for part in self.served if part[1] <= self.answered_s]
-        for _, end_s, _ in sure:
+        for begin_s, end_s, amount in sure:
             after_s = end_s - length_s + self.jitter_s
+            least = max(least, amount / (2 + (end_s - begin_s) // length_s))
             least = max(least, sum(n for first_s, last_s, n in sure if after_s < first_s and last_s <= end_s))
         for refused_s in self.refused:
             after_s, until_s = refused_s - length_s - self.jitter_s, refused_s + self.jitter_s
@@ -188,20 +201,21 @@ class _Known:
                 )
             if most < least:
                 return None
-        return most if most < math.inf else None
+        return most if 1.0 <= most < math.inf else None
 
     def _fixed_most(self, length_s: float, begin_s: float) -> float | None:
         """The same for one that begins shortly before that instant."""
         early_s, late_s = begin_s - 2.5 * self.jitter_s, begin_s - 0.5 * self.jitter_s
         sure: dict[int, float] = {}
+        least, most = 0.0, math.inf
         possible: dict[int, list[tuple[float, float]]] = {}
         for first_s, last_s, amount in self.served:
             first, last = int((first_s - late_s) // length_s), int((last_s - early_s) // length_s)
-            if first == last and last_s <= self.answered_s:
-                sure[first] = sure.get(first, 0.0) + amount
+            if last_s <= self.answered_s:
+                sure[first] = sure.get(first, 0.0) + (amount if first == last else 0.0)
+                least = max(least, amount / (last - first + 1), sure[first])
             for each in range(first, last + 1):
                 possible.setdefault(each, []).append((first_s, amount))
-        least, most = max(sure.values(), default=0.0), math.inf
         for refused_s in self.refused:
             number = int((refused_s - early_s) // length_s)
             is_known = begin_s + number * length_s >= self.from_s
@@ -211,7 +225,7 @@ class _Known:
             most = min(most, sum(n for first_s, n in possible.get(number, ()) if first_s <= until_s))
             if most < least:
                 return None
-        return most if most < math.inf else None
+        return most if 1.0 <= most < math.inf else None
 
     def bucket_per_s(self) -> float:
         """How fast what was taken flows back in, if evenly; 0 where that contradicts what is known."""

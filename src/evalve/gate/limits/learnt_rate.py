@@ -370,8 +370,12 @@ class LearntRate:
             self.per_s = min(self.per_s, max(1.1 * (served + 1) / passed_s, least))
 
     def doubt_window(self, window: Window, sent_at_s: float, now_s: float) -> bool:
-        """Whether what was found out to be a window is none, by a refusal soon that nothing explains."""
-        if sent_at_s > window.since_s + 2 * window.length_s:
+        """Whether what was found out to be a window is none, by a refusal that nothing explains.
+
+        One that comes soon, or while nothing has been served for longer than the window lasts.
+        """
+        is_soon = sent_at_s <= window.since_s + 2 * window.length_s
+        if not is_soon and self.trace.blocked_s(now_s) <= window.length_s + window.slack_s:
             return False
         self.given_per_s, self.tries = None, None
         self.least_per_s, self.most_per_s = 0.0, 1e9

@@ -53,7 +53,7 @@ class Trace:
         else:
             self.served.append([at_s, at_s, 1.0])
             if len(self.served) > MOST_PARTS:
-                self._shorten(at_s)
+                self._shorten(self.served[-2][1])  # this one may be for much later
 
     def take_back(self, at_s: float) -> bool:
         """Whether a call that was to be sent then was counted."""
@@ -90,7 +90,7 @@ class Trace:
 
     def blocked_s(self, now_s: float) -> float:
         """For how long nothing has been served, since a call was refused."""
-        place = bisect_left(self.refused, self.served[-1][1])
+        place = bisect_left(self.refused, self.served[-1][1] if self.served else 0.0)
         return max(0.0, now_s - self.refused[place]) if place < len(self.refused) else 0.0
 
     def until(self, now_s: float) -> Trace:
