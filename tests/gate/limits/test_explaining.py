@@ -166,9 +166,17 @@ def test_no_window_holds_nothing() -> None:
 
 
 def test_of_calls_that_are_known_only_together_no_short_window_is_believed() -> None:
-    """A quarter of a second with 43 calls explained it, because nobody knew when exactly they were sent."""
-    trace = Trace([[100.0, 100.3, 130.0], [102.0, 102.0, 1.0]], [100.31, 100.33, 101.2, 102.01, 102.02])
+    """A quarter of a second with 168 calls explained it, because nobody knew when exactly they were sent."""
+    served = [
+        [0.0, 0.72, 303.0],
+        [22.017, 22.017, 1.0],
+        [23.7595, 24.0268, 132.0],
+        [24.0299, 24.2828, 110.0],
+        [24.2845, 24.3657, 51.0],
+        [24.3671, 24.4477, 7.0],
+    ]
+    trace = Trace(served, [0.74, 0.96, 2.1, 5.1, 10.1, 24.3657, 24.3671, 24.3685, 24.37, 24.3714])
 
-    found = explanation(trace, 102.1)
+    found = explanation(trace, 24.383)
 
     assert found is None or found.length_s > 0.5
