@@ -27,8 +27,8 @@ MOST_LATER = 2
 some before, or have ended and told nobody what they took."""
 LEAST_BLOCKED = 0.05
 """Of a window's length: for how long nothing was served at least once, or it was told when it is over."""
-LATER = 0.5
-"""Times as long as nothing was served."""
+LATER, MUCH_LATER = 0.15, 0.5
+"""Times as long as nothing was served: when the next window ends that is tried."""
 COARSE = 0.5
 """Of a length: calls that are kept together for so long tell nothing about it."""
 NEARLY_MOST = 0.97
@@ -88,12 +88,17 @@ class Explained:
 
 
 def explained(
-    trace: Trace, now_s: float, *, told: tuple[float, float] | None, unanswered_s: float
+    trace: Trace,
+    now_s: float,
+    *,
+    told: tuple[float, float] | None,
+    unanswered_s: float,
+    tried_s: float = 0.0,
 ) -> Explained | None:
     """By the shortest window that does it, once calls were served again and then refused again.
 
     `told` are the instants between which calls are said to be welcome again. What was sent less than
-    `unanswered_s` ago may still be refused.
+    `unanswered_s` ago may still be refused. `tried_s` is the length of the window that is counted.
     """
     trace = trace.until(now_s)
     resumed = trace.resumed()
@@ -103,11 +108,11 @@ def explained(
     likely_s = [*reversed(resumed), *([told[1]] if told is not None else [])]
     for from_s in (-math.inf, *resumed[:-1][-MOST_LATER:]):
         for jitter_s in JITTERS_S:
-            known = _Known.since(from_s, trace, answered_s=answered_s, jitter_s=jitter_s)
+            known = _Known.since(from_s, trace, answered_s, jitter_s)
             found = list(known.windows(likely_s))
             if bucket_per_s := _bucket_per_s(known, told, now_s):
                 found = [one for one in found if _is_much_faster(one, bucket_per_s)]
-            best = _best(found, trace, told, now_s)
+            best = _best(found, trace, told, tried_s, now_s)
             if best is not None or bucket_per_s:
                 return best
     return None
@@ -125,11 +130,15 @@ def _is_much_faster(found: Explained, bucket_per_s: float) -> bool:
 
 
 def _best(
-    found: list[Explained], trace: Trace, told: tuple[float, float] | None, now_s: float
+    found: list[Explained],
+    trace: Trace,
+    told: tuple[float, float] | None,
+    tried_s: float,
+    now_s: float,
 ) -> Explained | None:
     """The shortest, or the one that ends when calls are said to be welcome again.
 
-    After some were tried in vain, the next is one that ends a good deal later: there are many of one length.
+    Each ends a good deal later than the one that was tried before: there are many, also of one length.
     """
     if told is not None:
         for one in found:
@@ -137,9 +146,14 @@ def _best(
                 return one
     blocked_s = trace.longest_blocked_s()
     found = [one for one in found if blocked_s >= LEAST_BLOCKED * one.length_s]
-    again_s = now_s + LATER * trace.blocked_s(now_s)
-    later = (one for one in found if one.next_s(trace.served, now_s) >= again_s)
-    return next(later, max(found, key=lambda one: one.next_s(trace.served, now_s), default=None))
+    passed_s = trace.blocked_s(now_s)
+
+    def is_later(one: Explained) -> bool:
+        later = LATER if one.length_s > tried_s else MUCH_LATER
+        return one.next_s(trace.served, now_s) >= now_s + later * passed_s
+
+    latest = max(found, key=lambda one: one.next_s(trace.served, now_s), default=None)
+    return next(filter(is_later, found), latest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +170,7 @@ class _Known:
     jitter_s: float
 
     @classmethod
-    def since(cls, from_s: float, trace: Trace, *, answered_s: float, jitter_s: float) -> _Known:
+    def since(cls, from_s: float, trace: Trace, answered_s: float, jitter_s: float) -> _Known:
         served = [part for part in trace.served if part[0] >= from_s]
         refused = [at_s for at_s in trace.refused if at_s >= from_s]
         emptied_s = max((at_s for at_s in trace.refused if at_s < from_s), default=from_s)

@@ -440,7 +440,9 @@ class LearntRate:
         self.trace.refuse(sent_at_s)
         self.unexplained += 1
 
-    def explain(self, window: Window | None, retry_after_s: float, now_s: float) -> Explained | None:
+    def explain(
+        self, window: Window | None, retry_after_s: float, now_s: float, *, sent_at_s: float = -math.inf
+    ) -> Explained | None:
         """The window that explains what was served and refused; calls are held to it from now on.
 
         It is asked ever more seldom while there is none: what is refused by chance has no explanation.
@@ -452,6 +454,7 @@ class LearntRate:
             now_s,
             told=_told_between(retry_after_s, now_s),
             unanswered_s=self._refused_within_s(),
+            tried_s=window.length_s if window is not None and sent_at_s > self.known_at_s else 0.0,
         )
         self.unexplained, self.asked_in_vain = 0, self.asked_in_vain + 1
         if found is None or (window is not None and found.is_as(window)):

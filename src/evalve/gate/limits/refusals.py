@@ -174,7 +174,8 @@ def _learn_more(
         if learnt.known_at_s == now_s and bucket.window.ends_s is not None:
             bucket.since_version = scope.version  # and is in the window no more
         return
-    if (found := learnt.explain(bucket.window, retry_after_s, now_s)) is not None:
+    found = learnt.explain(bucket.window, retry_after_s, now_s, sent_at_s=sent.at_s)
+    if found is not None:
         if bucket.window is not None and found.is_as(bucket.window):
             bucket.refuse(sent, 1.0, retry_after_s, now_s, remaining=None)  # it came a moment early
             return
