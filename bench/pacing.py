@@ -76,7 +76,7 @@ def habits_matrix() -> list[Figure]:
         for retry_after in get_args(RetryAfter):
             habits = Habits(per_s, depth_s, counting, headers, retry_after)
             figures += _held(f"{name}, retry-after {retry_after}", habits, processes)
-            if counting == "fixed" and depth_s > 1.0:
+            if counting == "fixed" and depth_s >= 1.0:
                 begun = replace(habits, phase_s=BEGUN * depth_s)
                 figures += _held(f"{name}, begun before, retry-after {retry_after}", begun, processes)
         if headers == "window" and counting == "fixed" and depth_s > 1.0:
