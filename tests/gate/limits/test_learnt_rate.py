@@ -225,6 +225,17 @@ def test_what_fits_into_a_window_goes_out_gently_until_it_has_shown_that_it_is_o
     assert rate.earliest_s() == 0.0
 
 
+def test_while_nothing_is_served_only_the_try_goes_out_also_where_a_window_was_just_found() -> None:
+    rate = a_rate(100.0)
+    rate.gently_until_s = 110.0
+    rate.note_sent(100.5)
+
+    rate.refused(100.5, 10.0, 100.51)
+
+    assert rate.try_at_s is not None
+    assert rate.earliest_s() == rate.try_at_s > 101.0
+
+
 def test_a_window_is_given_up_in_which_nothing_is_served_for_longer_than_it_lasts() -> None:
     """It refused 52 calls, one every 90 ms."""
     rate = a_rate(400.0)

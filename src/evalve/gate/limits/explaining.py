@@ -5,7 +5,7 @@ is asked: was no more served in one of them than in one that was full when a cal
 always says yes. A wrong length or a wrong instant cuts what was served otherwise, so that soon no other is
 left.
 
-A bucket explains much, too, for nobody knows how deep it is. So it is asked first whether it does.
+A bucket explains much, too, for nobody knows how deep it is. Where one does, it is preferred to most windows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ LATER, MUCH_LATER = 0.15, 0.5
 COARSE = 0.5
 """Of a length: calls that are kept together for so long tell nothing about it."""
 NEARLY_MOST = 0.97
+"""Of what a window may hold: as much, for all that is known."""
 SPARE = 0.5
 """Calls that a bucket may hold more or less than was counted."""
 PRECISE = 1e-4
+"""A share of a rate: of a bucket that is a minute deep it is less than a call."""
 SOON = 2.0
 """Calls that a bucket would hold again by the time that is told."""
 MUCH_FASTER = 2.0
 """Than a bucket that explains it, too: a window is tried, for a few refusals tell which it is."""
 SAME_MOST, SAME_BEGIN = 0.05, 0.1
+"""A share of what it holds, and of its length: a window that differs by no more is no other."""
 
 
 @dataclass(frozen=True, slots=True)

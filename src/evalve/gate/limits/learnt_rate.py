@@ -209,6 +209,7 @@ class LearntRate:
     unheld: dict[str, History] = field(default_factory=dict)
     """What each process sent before any of this was known."""
     trace: Trace = field(default_factory=Trace)
+    """All of it, call by call, for what explains it."""
 
     @classmethod
     def suspected(cls, per_s: float, share: float, unheld: dict[str, History], now_s: float) -> LearntRate:
@@ -472,7 +473,7 @@ class LearntRate:
     def _block(self, now_s: float) -> None:
         self.blocked_at_s = self.refused_try_s = now_s
         self.welcome_s = self.tries = None
-        self.aimed_s = 0.0
+        self.aimed_s = self.gently_until_s = 0.0
         self._begin_history(now_s)
 
     def _begin_history(self, now_s: float) -> None:

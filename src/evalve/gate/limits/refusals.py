@@ -112,8 +112,6 @@ def is_about_rate(
     in_a_row: bool = False,
 ) -> bool:
     """Whether a refusal that states no limit tells that calls come too fast."""
-    if booked_for_s is not None and scope.learnt is None:
-        scope.doubt.note_unsent(sent_at_s)
     verdict = scope.doubt.judge(sent_at_s, now_s, in_a_row=in_a_row, is_booked=booked_for_s is not None)
     learnt = scope.learnt
     if verdict == "too fast":

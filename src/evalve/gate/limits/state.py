@@ -182,6 +182,8 @@ def _settle(state: ScopeState, limits: Limits, settlement: Settlement, holder: s
 def _refused(state: ScopeState, settlement: Settlement, refusal: Refusal, now_s: float) -> None:
     sent_at_s, retry_after_s = settlement.started_at_s, refusal.retry_after_s
     is_short = retry_after_s <= SHORT_S
+    if settlement.booked and state.learnt is None:
+        state.doubt.note_unsent(sent_at_s)
     cost = settlement.booked or {"requests": 1.0}
     if refuse(
         state, refusal.dimension, settlement.stated, settlement.sent, cost, sent_at_s, retry_after_s, now_s

@@ -112,7 +112,7 @@ class Trace:
                 and last_s - kept[-1][0] <= longest_s
                 and not self._is_refused_between(kept[-1][1], first_s)
             ):
-                kept[-1][1], kept[-1][2] = last_s, kept[-1][2] + amount
+                kept[-1][1], kept[-1][2] = max(kept[-1][1], last_s), kept[-1][2] + amount
             else:
                 kept.append([first_s, last_s, amount])
         self.served = kept[-MOST_PARTS:]
